@@ -190,6 +190,69 @@ class WholeTest(ControlCase):
                     self.must("wake", target.pid)
                     self.assertEqual(target.do("state(pool), holds(block, 48 << 20, 7)"), "(0, True)")
 
+    def test_killed_after_each_step_a_wake_goes_on(self):
+        target = self.target("!pool = default_pool(); block = take(pool, 48 << 20); write(block, 48 << 20, 7)")
+        for command, step, state in (("sleep", "Lock", "locked"), ("sleep", "Checkpoint", "checkpointed"),
+                                     ("wake", "Restore", "locked"), ("wake", "Unlock", "running")):  # fmt: skip
+            with self.subTest(step):
+                if command == "wake":
+                    self.must("sleep", target.pid)
+                fail = f"cuCheckpointProcess{step}:1=kill-after"
+                self.assertEqual(self.whole(command, target.pid, fail=fail)[0], -9)
+                self.assertEqual(self.state(target), state)
+                self.assertEqual(self.must("wake", target.pid)["changed"], state != "running")
+                self.assertEqual(target.do("state(pool), holds(block, 48 << 20, 7)"), "(0, True)")
+
+    def test_a_step_that_fails_half_way_loses_the_process(self):
+        """The driver cannot go on with it. What it said comes first, then what to do."""
+        for command, step in (("sleep", "Lock"), ("sleep", "Checkpoint"), ("wake", "Restore"), ("wake", "Unlock")):
+            with self.subTest(step):
+                child = self.plain()
+                if command == "wake":
+                    self.must("sleep", child.pid)
+                code, out, err = self.whole(command, child.pid, fail=f"cuCheckpointProcess{step}:1=lose")
+                self.assertEqual((code, out), (1, ""))
+                why = "CUDA_ERROR_DEVICE_UNAVAILABLE (46); it cannot run on: end it\n"
+                self.assertIn(f"process {child.pid}: the driver failed to {step.lower()} it: {why}", err)
+                self.assertNotIn("gpupool wake", err)
+                self.assertEqual(self.state(child), "failed")
+
+    def test_an_unlock_that_fails_says_how_to_go_on(self):
+        """Of a wake, and of a sleep that could not go on."""
+        target = self.target("!pool = default_pool(); block = take(pool, 48 << 20); write(block, 48 << 20, 7)")
+        unlock = f"process {target.pid}: the driver failed to unlock it: CUDA_ERROR_NOT_SUPPORTED (801)"
+        for command, fail, first in (
+            ("sleep", "cuCheckpointProcessCheckpoint:1=2,", "failed to checkpoint it: CUDA_ERROR_OUT_OF_MEMORY (2); "),
+            ("wake", "", ""),
+        ):  # fmt: skip
+            with self.subTest(command):
+                if command == "wake":
+                    self.must("sleep", target.pid)
+                code, out, err = self.whole(command, target.pid, fail=f"{fail}cuCheckpointProcessUnlock:1=801")
+                self.assertEqual((code, out), (1, ""))
+                self.assertIn(f"{first}{unlock}; gpupool wake {target.pid} --whole goes on from there\n", err)
+                self.assertEqual(self.state(target), "locked")
+                self.must("wake", target.pid)
+                self.assertEqual(target.do("state(pool), holds(block, 48 << 20, 7)"), "(0, True)")
+
+    def test_a_process_that_ends_meanwhile(self):
+        child = self.plain()
+        with (self.processes / str(child.pid)).open("r+b") as file:
+            file.seek(4)
+            file.write(b"\1")  # a call that does not return
+        sleep = subprocess.Popen(
+            [COMMAND, "sleep", str(child.pid), "--whole", "--wait", "20"], stderr=subprocess.PIPE, text=True,
+            env=os.environ | self.driver,
+        )  # fmt: skip
+        self.addCleanup(sleep.stderr.close)
+        while self.state(child) != "locked":
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        err = sleep.communicate(timeout=20)[1]
+        self.assertEqual(sleep.returncode, 1)
+        self.assertIn("the driver failed to lock it: CUDA_ERROR_INVALID_VALUE (1); it has ended\n", err)
+
     def test_a_driver_that_hangs_ends_the_command(self):
         child = self.plain()
         start = time.monotonic()

@@ -72,7 +72,18 @@ CUresult change(int pid, CUprocessState from, CUprocessState to) {
   return other.get()->state.compare_exchange_strong(expected, to) ? CUDA_SUCCESS : kIllegalState;
 }
 
+CUresult lose(int pid) {
+  const Other other(pid);
+  if (other.get() != nullptr) other.get()->state = CU_PROCESS_STATE_FAILED;
+  return CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
 }  // namespace
+
+#define FAKE_STEP(pid)                          \
+  Call call(__func__, kNothing);                \
+  if (call.result() == kLose) return lose(pid); \
+  if (call.result() != CUDA_SUCCESS) return call.result()
 
 void fake::show_process() {
   if (!path_of(getpid()).empty()) own = map(getpid(), O_CREAT);
@@ -105,7 +116,7 @@ CUresult cuCheckpointProcessGetState(int pid, CUprocessState* result) {
 }
 
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* arguments) {
-  FAKE_CALL(kNothing);
+  FAKE_STEP(pid);
   const unsigned limit = arguments != nullptr ? arguments->timeoutMs : 0;
   if (arguments != nullptr && arguments->reserved0 != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = change(pid, CU_PROCESS_STATE_RUNNING, CU_PROCESS_STATE_LOCKED);
@@ -124,17 +135,17 @@ CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* arguments) {
 }
 
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs_st*) {
-  FAKE_CALL(kNothing);
+  FAKE_STEP(pid);
   return change(pid, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED);
 }
 
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs_st*) {
-  FAKE_CALL(kNothing);
+  FAKE_STEP(pid);
   return change(pid, CU_PROCESS_STATE_CHECKPOINTED, CU_PROCESS_STATE_LOCKED);
 }
 
 CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs_st*) {
-  FAKE_CALL(kNothing);
+  FAKE_STEP(pid);
   return change(pid, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_RUNNING);
 }
 

@@ -16,16 +16,21 @@ constinit thread_local ThreadState thread_state = {};
 
 namespace {
 
-// In place of a code: the process is killed there, or does not come back.
+// In place of a code: the process is killed there, or once the call has done its work, or does not come back.
 constexpr auto kKill = static_cast<CUresult>(100000);
-constexpr auto kHang = static_cast<CUresult>(100001);
+constexpr auto kKillAfter = static_cast<CUresult>(100001);
+constexpr auto kHang = static_cast<CUresult>(100002);
 
 CUresult code_of(const std::string& text) {
-  return text == "kill" ? kKill : text == "hang" ? kHang : static_cast<CUresult>(std::stoul(text));
+  if (text == "kill") return kKill;
+  if (text == "kill-after") return kKillAfter;
+  if (text == "hang") return kHang;
+  return text == "lose" ? kLose : static_cast<CUresult>(std::stoul(text));
 }
 
 /// FAKE_CUDA_FAIL in the environment, for programs that have no controls: "FUNCTION:OCCURRENCE=CODE,...", as
-/// for the control `fail`, or "kill" or "hang" in place of the code.
+/// for the control `fail`, or "kill", "kill-after", "hang" or, of fake_checkpoint.cpp, "lose" in place of the
+/// code.
 void read_failures(State& state) {
   const char* const text = std::getenv("FAKE_CUDA_FAIL");
   std::istringstream entries(text != nullptr ? text : "");
@@ -111,6 +116,8 @@ CUresult Call::begin(const char* function, unsigned needs) {
   ++driver.calls[function];
   const CUresult code = scripted_failure(driver, function);
   if (code == kKill) (void)kill(getpid(), SIGKILL);
+  is_last_ = code == kKillAfter;
+  if (is_last_) return CUDA_SUCCESS;
   while (code == kHang) (void)pause();
   if (code != CUDA_SUCCESS) return code;
   if ((needs & kNoCapture) != 0 && unsafe_refused(driver)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -119,6 +126,7 @@ CUresult Call::begin(const char* function, unsigned needs) {
 }
 
 Call::~Call() {
+  if (is_last_) (void)kill(getpid(), SIGKILL);
   if (is_counted_) leave_driver();
 }
 

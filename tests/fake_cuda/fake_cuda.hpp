@@ -9,7 +9,8 @@
 //
 // FAKE_CUDA_FAIL in the environment makes calls fail from the start, for programs that have no controls:
 // "cuDevicePrimaryCtxRetain:1=46,cuMemCreate:0=801" (function, occurrence, code), as for the control `fail`;
-// in place of the code, "kill" ends the process there, and "hang" has it wait for ever.
+// in place of the code, "kill" ends the process there, "kill-after" once the call has done its work, "hang"
+// has it wait for ever, and "lose" has a call on another process fail half way, which then cannot run on.
 //
 // Programs load it because GPUPOOL_LIBCUDA names it; tests then reach these controls through fake_cuda().
 #pragma once

@@ -185,6 +185,9 @@ inline void* to_memory(uint64_t address) {
 /// What a call needs of its surroundings.
 enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
 
+/// A scripted failure of a call on another process: that is lost half way.
+inline constexpr auto kLose = static_cast<CUresult>(100003);
+
 /// The beginning of every call: counts it, gives scripted failures, checks what it needs, and holds the lock
 /// until its end.
 class Call {
@@ -198,6 +201,7 @@ class Call {
   CUresult begin(const char* function, unsigned needs);
   std::unique_lock<std::mutex> lock_;
   bool is_counted_ = false;
+  bool is_last_ = false;  // the process is killed at its end
   CUresult result_;
 };
 

@@ -56,7 +56,7 @@ std::string name_of(uint64_t pid) {
   return comm.substr(0, comm.find('\n'));
 }
 
-std::string_view file_of(std::string_view path) {
+std::string_view last_of(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
@@ -76,13 +76,13 @@ bool is_called(uint64_t pid, std::string_view who) {
   constexpr size_t kShown = 15;
   const std::string shown = name_of(pid);
   if (who.size() <= kShown) return shown == who;
-  if (file_of(executable_of(pid)) == who) return true;
+  if (last_of(executable_of(pid)) == who) return true;
   std::istringstream words(read_begin(AT_FDCWD, (folder_of(pid) + "/cmdline").c_str()));
   std::string first;
   std::string second;
   std::getline(words, first, '\0');
   std::getline(words, second, '\0');
-  return file_of(first) == who || (file_of(second) == who && shown == who.substr(0, kShown));
+  return last_of(first) == who || (last_of(second) == who && shown == who.substr(0, kShown));
 }
 
 bool maps(uint64_t pid, std::string_view part) {
@@ -144,18 +144,41 @@ std::optional<ControlReply> ask_pools(uint64_t pid, const ControlRequest& reques
   return std::nullopt;
 }
 
+/// None: it has ended.
+std::optional<CUprocessState> state_of(Checkpoint& driver, uint64_t pid) {
+  try {
+    return driver.state(pid);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// What to do about a process of which a step has failed, in words that go on from the driver's; "": it runs.
+std::string how_to_go_on(Checkpoint& driver, uint64_t pid) {
+  const std::optional<CUprocessState> state = state_of(driver, pid);
+  if (!state) return "; it has ended";
+  if (state == CU_PROCESS_STATE_RUNNING) return "";
+  if (state == CU_PROCESS_STATE_FAILED) return "; it cannot run on: end it";
+  return fmt::format("; gpupool wake {} --whole goes on from there", pid);
+}
+
 /// After a step of the driver has failed: unlocks what is locked, and wakes the pools that slept for it.
-void undo_sleep(Checkpoint& driver, uint64_t pid, const WholeResult& done, double limit) {
-  if (driver.state(pid) == CU_PROCESS_STATE_LOCKED) driver.unlock(pid);
-  if (driver.state(pid) != CU_PROCESS_STATE_RUNNING)
-    throw std::runtime_error(fmt::format("process {} cannot run on: the driver has lost it; end it", pid));
-  if (!done.pools || done.pools->changed_pools == 0) return;
+/// Returns what to do if that is not all, as how_to_go_on().
+std::string undo_sleep(Checkpoint& driver, uint64_t pid, const WholeResult& done, double limit) {
+  std::string failed;
+  try {
+    if (state_of(driver, pid) == CU_PROCESS_STATE_LOCKED) driver.unlock(pid);
+  } catch (const std::runtime_error& error) {
+    failed = std::string("; ") + error.what();
+  }
+  if (const std::string words = how_to_go_on(driver, pid); !words.empty()) return failed + words;
+  if (!done.pools || done.pools->changed_pools == 0) return "";
   ControlRequest wake;
   wake.command = ControlCommand::wake;
   std::string why;
   const std::optional<ControlReply> woken = ask_pools(pid, wake, limit, why);
   if (woken && !woken->message.empty()) why = woken->message;
-  if (!why.empty()) say(fmt::format("process {} runs, and its pools sleep: {}", pid, why));
+  return why.empty() ? "" : fmt::format("; it runs, and its pools sleep: {}", why);
 }
 
 /// Restores, again and again while others hold the memory, until the time is over.
@@ -169,12 +192,21 @@ void restore_within(Checkpoint& driver, uint64_t pid, double timeout) {
     } catch (const InputError&) {
       throw;
     } catch (const std::runtime_error& error) {
-      if (driver.state(pid) != CU_PROCESS_STATE_CHECKPOINTED) throw;
+      if (driver.state(pid) != CU_PROCESS_STATE_CHECKPOINTED)
+        throw std::runtime_error(error.what() + how_to_go_on(driver, pid));
       if (Clock::now() >= until)
         throw std::runtime_error(
             fmt::format("{}; it sleeps on, and can be woken later{}", error.what(), holders_text()));
     }
     std::this_thread::sleep_for(kPause);
+  }
+}
+
+void unlock_at_last(Checkpoint& driver, uint64_t pid) {
+  try {
+    driver.unlock(pid);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(error.what() + how_to_go_on(driver, pid));
   }
 }
 
@@ -234,9 +266,8 @@ WholeResult sleep_whole(uint64_t pid, const ControlRequest& pools, double limit)
   try {
     driver.lock(pid);
     driver.save(pid);
-  } catch (const std::exception&) {
-    undo_sleep(driver, pid, done, limit);
-    throw;
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(error.what() + undo_sleep(driver, pid, done, limit));
   }
   done.changed = true;
   return done;
@@ -252,7 +283,7 @@ WholeResult wake_whole(uint64_t pid, const ControlRequest& pools, double limit, 
     throw std::runtime_error(fmt::format("process {} has failed in a checkpoint, and cannot run on", pid));
   done.changed = state != CU_PROCESS_STATE_RUNNING;
   if (state == CU_PROCESS_STATE_CHECKPOINTED) restore_within(driver, pid, timeout);
-  if (done.changed) driver.unlock(pid);
+  if (done.changed) unlock_at_last(driver, pid);
   done.pools = ask_pools(pid, pools, limit, done.why_no_pools);
   return done;
 }
