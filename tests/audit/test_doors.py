@@ -177,7 +177,12 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         subprocess.run(["cc", "-shared", "-fPIC", source, "-o", old], check=True)
         code, out, err = self.hooked(["--cap", "1GiB"], "true", LD_PRELOAD=str(old))
         self.assertEqual((code, out), (2, ""))
-        self.assertIn("--hooks: they need glibc 2.35, and this is 2.31", err)
+        offer = "--hooks: they need glibc 2.35, and this is 2.31; --cap without them sets what frameworks have"
+        self.assertIn(offer, err)
+        code, out, err = self.start(
+            COMMAND, "run", "--cap", "1GiB", "--", "printenv", "CUPY_GPU_MEMORY_LIMIT", LD_PRELOAD=str(old)
+        )
+        self.assertEqual((code, out), (0, f"{1 << 30}\n"), err)
 
     def test_the_library_needs_nothing_of_the_programs(self):
         """No libraries but C's, no thread-local storage, no constructors but the compiler's own."""

@@ -4,8 +4,10 @@
 
 import os
 import pathlib
+import platform
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -188,10 +190,64 @@ class RunTest(CommandTest):
                 self.assertEqual(code, 0, err)
                 self.assertEqual(told in err, is_other, err)
 
+    def test_programs_of_32_bits(self):
+        """They run, and where they have a loader it says that it leaves our library out."""
+        if platform.machine() != "x86_64":
+            self.skipTest("these programs are for x86")
+        source = self.write("seven.s", ".globl _start\n_start: movl $1, %eax\nmovl $7, %ebx\nint $0x80\n")
+        subprocess.run(["as", "--32", source, "-o", self.folder / "seven.o"], check=True)
+        loader = pathlib.Path("/lib/ld-linux.so.2")
+        forms = [("static", [])]
+        if loader.exists():
+            forms.append(("dynamic", ["-pie", "-dynamic-linker", loader]))
+        for form, words in forms:
+            program = self.folder / form
+            subprocess.run(["ld", "-m", "elf_i386", *words, self.folder / "seven.o", "-o", program], check=True)
+            try:
+                if subprocess.run([program], check=False).returncode != 7:
+                    self.skipTest("programs of 32 bits do not run here")
+            except OSError:
+                self.skipTest("this kernel runs no programs of 32 bits")
+            for option in ("--keep", "--hooks"):
+                with self.subTest(form, option=option):
+                    code, _, err = self.run_it(option, "--", program)
+                    self.assertEqual(code, 7, err)
+                    self.assertIn(f"{program} is of 32 bits, so that no library of 64 bits can be loaded into it", err)
+                    is_told = "libgpupool_audit.so' from LD_AUDIT cannot be" in err or "wrong ELF class" in err
+                    self.assertEqual(is_told, (form, option) == ("dynamic", "--hooks"), err)
+
+    def test_programs_with_capabilities(self):
+        """Of their files; for another user, since root has them anyway."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can give capabilities to a file, and become another user")
+        nobody = 65534
+        program = self.folder / "capable"
+        shutil.copy(shutil.which("true"), program)
+        self.folder.chmod(0o755)
+
+        def told():
+            done = subprocess.run(
+                [COMMAND, "run", "--keep", "--", program], capture_output=True, text=True, check=False,
+                user=nobody, group=nobody, extra_groups=[], env=self.environment,
+            )  # fmt: skip
+            return done.returncode, done.stderr
+
+        try:
+            self.assertEqual(told()[0], 0)
+            net_bind = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)  # of revision 2, effective
+            os.setxattr(program, "security.capability", net_bind)
+        except OSError as error:
+            self.skipTest(f"no file has capabilities here, or another user cannot run the command: {error}")
+        self.assertNotIn("other rights", self.run_it("--keep", "--", program)[2])
+        code, err = told()
+        self.assertEqual(code, 0, err)
+        self.assertIn(f"{program} runs with other rights than its user's, so that settings may not reach it", err)
+
     def test_a_library_that_others_can_change_is_refused(self):
         build = pathlib.Path(COMMAND).parent
-        copy = self.folder / "copy"
-        copy.mkdir()
+        outer = self.folder / "outer"
+        copy = outer / "middle/copy"
+        copy.mkdir(parents=True)
         for name in ("gpupool", "libgpupool_inject.so", "libgpupool_audit.so"):
             shutil.copy(build / name, copy / name)
         shutil.copy(os.environ["GPUPOOL_LIBRARY"], copy / pathlib.Path(os.environ["GPUPOOL_LIBRARY"]).resolve().name)
@@ -204,14 +260,28 @@ class RunTest(CommandTest):
             return done.returncode, done.stderr
 
         self.assertEqual(refused()[0], 0)
-        (copy / "libgpupool_inject.so").chmod(0o666)
-        self.assertIn("it or its folder can be changed by others", refused()[1])
-        (copy / "libgpupool_inject.so").chmod(0o644)
-        self.assertEqual(refused("--hooks")[0], 0)
-        (copy / "libgpupool_audit.so").chmod(0o666)
-        self.assertIn("libgpupool_audit.so is not loaded: it or its folder can be changed", refused("--hooks")[1])
-        copy.chmod(0o777)
-        self.assertIn("it or its folder can be changed by others", refused()[1])
+        for option, name in (("--keep", "libgpupool_inject.so"), ("--hooks", "libgpupool_audit.so")):
+            for path, mode in ((copy / name, 0o666), (copy, 0o777), (outer / "middle", 0o777), (outer, 0o777)):
+                with self.subTest(option, path=path.name):
+                    before = path.stat().st_mode
+                    path.chmod(mode)
+                    code, err = refused(option)
+                    path.chmod(before)
+                    self.assertEqual(code, 2)
+                    self.assertIn(f"{copy / name} is not loaded: {path} can be changed by others", err)
+                    self.assertEqual(refused(option)[0], 0)
+        outer.chmod(0o1777)  # where each has what is their own, as in /tmp
+        self.assertEqual(refused()[0], 0)
+        outer.chmod(0o755)
+        if os.geteuid() == 0:
+            for path, owner, group, mode, is_open in (
+                (outer, 65534, 0, 0o755, False), (outer, 0, 65534, 0o775, True), (outer, 0, 0, 0o775, False),
+                (copy, 65534, 0, 0o755, True), (copy, 0, 0, 0o755, False),
+            ):  # fmt: skip
+                with self.subTest(path.name, owner=owner, group=group, mode=oct(mode)):
+                    os.chown(path, owner, group)
+                    path.chmod(mode)
+                    self.assertEqual(refused()[0], 2 if is_open else 0)
 
     def test_a_start_takes_50_ms_more_at_most(self):
         def seconds(*words):

@@ -27,18 +27,29 @@
 namespace gpupool::cli {
 namespace {
 
-/// Whether another one than its owner, root and our own group can write what is there.
-bool is_safe(const std::string& path) {
-  struct stat about {};
-  if (stat(path.c_str(), &about) != 0) return false;
+/// Whether others than its owner, root and our own group can write what is there.
+bool is_open_to_others(const struct stat& about) {
   const bool is_sticky_folder = S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
-  const bool is_ours = about.st_uid == 0 || about.st_uid == geteuid();
   const bool is_of_group = (about.st_mode & S_IWGRP) != 0 && about.st_gid != 0 && about.st_gid != getegid();
-  return is_ours && (is_sticky_folder || ((about.st_mode & S_IWOTH) == 0 && !is_of_group));
+  return !is_sticky_folder && ((about.st_mode & S_IWOTH) != 0 || is_of_group);
 }
 
 std::string folder_of_file(const std::string& path) {
   return path.substr(0, path.rfind('/'));
+}
+
+/// The file, its folder, or one around it, that others could have changed; "": none. The folders around may
+/// be anybody's, since in a container even the system's are.
+std::string find_open_to_others(const std::string& file) {
+  int steps = 0;
+  for (std::string path = file;; path = folder_of_file(path), ++steps) {
+    if (path.empty()) path = "/";
+    struct stat about {};
+    const bool is_known = stat(path.c_str(), &about) == 0;
+    const bool is_ours = about.st_uid == 0 || about.st_uid == geteuid() || steps > 1;
+    if (!is_known || !is_ours || is_open_to_others(about)) return path;
+    if (path == "/") return "";
+  }
 }
 
 std::string real_path(const std::string& path) {
@@ -98,7 +109,9 @@ std::string why_out_of_reach(const std::string& path) {
   Elf64_Ehdr header{};
   if (file.size() < sizeof header || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) return "";
   std::memcpy(&header, file.data(), sizeof header);
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != own_machine())
+  if (header.e_ident[EI_CLASS] == ELFCLASS32)
+    return "is of 32 bits, so that no library of 64 bits can be loaded into it";
+  if (header.e_machine != own_machine())
     return "is for another kind of processor, so that nothing can be loaded into it";
   return is_dynamic(file, header) ? "" : "is linked statically, so that it cannot load a CUDA driver";
 }
@@ -114,8 +127,9 @@ std::string find_library_of_ours(const char* name) {
   for (const std::string& folder : folders) {
     const std::string path = real_path(folder + "/" + name);
     if (path.empty()) continue;
-    if (is_safe(path) && is_safe(folder_of_file(path))) return path;
-    throw InputError(fmt::format("{} is not loaded: it or its folder can be changed by others", path));
+    const std::string open = find_open_to_others(path);
+    if (open.empty()) return path;
+    throw InputError(fmt::format("{} is not loaded: {} can be changed by others", path, open));
   }
   throw InputError(fmt::format("{} is missing: it belongs beside libgpupool", name));
 }
