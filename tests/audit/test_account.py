@@ -4,11 +4,31 @@
 
 import pathlib
 import re
+import sys
 import unittest
 
-from audited import AuditTest
+from audited import PRELUDE, AuditTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What NVML says of this process, in MiB, and doors with more than one step.
+DOORS = """
+libc = ctypes.CDLL(None)
+def says(number):
+    libc.setenv(b"FAKE_NVML_USERS", b"1:5,%d:%d" % (os.getpid(), number * MIB), 1)
+def own(bytes):
+    pool = c_void_p()
+    assert cuda.cuMemPoolCreate(byref(pool), byref(Properties(1, 0, 1, 0))) == 0
+    return take(bytes, cuda.cuMemAllocFromPoolAsync, pool, None)
+def array(width, height, depth):
+    shape, made = (c_size_t * 5)(width, height, depth, 0x20 | 4 << 32, 0), c_ulonglong()
+    assert cuda.cuArray3DCreate_v2(byref(made), shape) == 0
+def launch_captured(bytes):
+    stream, graph = c_void_p(), c_void_p()
+    assert cuda.cuStreamCreate(byref(stream), 0) == 0 and cuda.cuStreamBeginCapture_v2(stream, 0) == 0
+    take(bytes, cuda.cuMemAllocAsync, stream)
+    assert cuda.cuStreamEndCapture(stream, byref(graph)) == 0 and cuda.cuGraphLaunch(graph, stream) == 0
+"""
 
 
 class AccountTest(AuditTest):
@@ -274,24 +294,53 @@ print([n // MIB for n in (*info(), total.value, memory.total, memory.free, memor
 
     def test_coverage_is_checked(self):
         """NVML says at first that the process has 300 MiB, of its context, and at the end what `more` is above
-        that and what was counted."""
-        program = """
-libc = ctypes.CDLL(None)
-def says(bytes):
-    libc.setenv(b"FAKE_NVML_USERS", b"1:5,%d:%d" % (os.getpid(), bytes), 1)
-says(300 * MIB)
-take(4 * MIB)
-says(304 * MIB + MORE)
-print(0)
-"""
-        for more, part in ((0, None), (1 << 20, None), (50 << 20, f"; not covered: {50 << 20} bytes")):
-            with self.subTest(more):
-                _, report = self.result(program.replace("MORE", str(more)), "8MiB")
-                self.assertIn(f"given in all: memory {4 << 20}", report)
-                self.assertNotIn("NVML does not say", report)
-                self.assertEqual(re.search("; not covered.*|$", report).group() or None, part)
+        that and what the driver has given, by whichever door."""
+        for take, given in (
+            ("take(4 * MIB)", "memory 4"),
+            ("take(4 * MIB); take(3 * MIB, cuda.cuMemAllocAsync, None)", "memory 4, pools 3"),
+            ("one = take(40 * MIB, cuda.cuMemAllocAsync, None); cuda.cuMemFreeAsync(one, None)", "pools 40"),
+            ("own(40 * MIB)", "pools 40"), ("one = create(6 * MIB); map(1 << 45, one, 6 * MIB)", "chunks 6"),
+            ("one = create(6 * MIB); map(1 << 45, one, 6 * MIB); cuda.cuMemRelease(one); create(2 * MIB)", "chunks 8"),
+            ("one = create(6 * MIB); cuda.cuMemRelease(one)", "chunks 6"), ("array(256, 256, 4)", "arrays 4"),
+            ("cuda.cuGraphLaunch(c_void_p(32 * MIB), None)", None), ("launch_captured(24 * MIB)", None),
+            ("take(64 * MIB, cuda.cuMemAllocManaged, 1)", "managed 64"),
+            ("take(4 * MIB); own(3 * MIB); array(256, 256, 4); create(2 * MIB); launch_captured(MIB)",
+             "memory 4, pools 3, chunks 2, arrays 4"),
+        ):  # fmt: skip
+            for more, part in ((0, None), (1, None), (50, f"; not covered: {50 << 20} bytes")):
+                with self.subTest(take, more=more):
+                    program = DOORS + f"says(300)\n{take}\nsays(300 + cuda.driver_used(0) // MIB + {more}); print(0)"
+                    _, report = self.result(program, "1GiB")
+                    told = re.search("given in all: ([^;]*)|$", report).group(1)
+                    given_bytes = given and re.sub(r"\d+", lambda number: str(int(number.group()) << 20), given)
+                    self.assertEqual(told, given_bytes)
+                    self.assertNotIn("NVML does not say", report)
+                    self.assertEqual(re.search("; not covered.*|$", report).group() or None, part)
+
+    def test_coverage_of_a_process_that_nvml_does_not_list(self):
+        """As in a container with process numbers of its own: at first, at the end, or ever."""
+        other = "libc.setenv(b'FAKE_NVML_USERS', b'1:5', 1)"
+        for first, last in ((other, other), (other, "says(304)"), ("says(300)", other)):
+            with self.subTest(first=first, last=last):
+                _, report = self.result(DOORS + f"{first}\ntake(4 * MIB)\n{last}; print(0)", "8MiB")
+                self.assertTrue(report.endswith("; NVML does not say whether this is all"), report)
         _, report = self.result("take(MIB); print(0)", GPUPOOL_LIBNVML="/no/such/file")
         self.assertTrue(report.endswith("; NVML does not say whether this is all"), report)
+
+    def test_a_cap_that_is_less_than_the_context(self):
+        """Is said once for each device, when it is seen first; contexts are not counted, so the program goes on."""
+        program = PRELUDE + DOORS + "says(300)\nprint(take(9 * MIB), type(take(8 * MIB)) is c_ulonglong)"
+        words = f"a cap of {8 << 20} bytes is less than what the context takes, {300 << 20} bytes, "
+        for cap, is_said in (("8MiB", True), ("300MiB", False), (None, False)):
+            with self.subTest(cap):
+                options = ["--cap", cap] if cap else []
+                code, out, err = self.hooked(options, sys.executable, "-c", program)
+                self.assertEqual(code, 0, err)
+                self.assertEqual(err.count("than what the context takes"), is_said, err)
+                if is_said:
+                    self.assertEqual(out, "2 True\n")
+                    self.assertIn(f"gpupool run: device 0: {words}which it does not count\n", err)
+        self.assertNotIn("than what the context", self.hooked(["--cap", "8MiB"], sys.executable, "-c", PRELUDE)[2])
 
     def test_an_address_that_was_freed_unseen_is_charged_once(self):
         """An exempt library frees; the driver gives the address again."""

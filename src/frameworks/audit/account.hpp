@@ -35,11 +35,15 @@ class Account {
     given_[static_cast<size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
     raise_peak(used());
   }
+  /// Managed memory, of which the device may have any part.
+  void take_managed(uint64_t bytes) noexcept { managed_.fetch_add(bytes, std::memory_order_relaxed); }
+  void give_managed(uint64_t bytes) noexcept { managed_.fetch_sub(bytes, std::memory_order_relaxed); }
   void count_refusal() noexcept { refusals_.fetch_add(1, std::memory_order_relaxed); }
 
   /// Pools and graphs have taken more than was asked of them.
   bool is_beyond_cap() const noexcept { return used() > cap; }
   uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  uint64_t managed() const noexcept { return managed_.load(std::memory_order_relaxed); }
   /// What the cap leaves; UINT64_MAX without a cap.
   uint64_t room() const noexcept;
   uint64_t peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
@@ -53,6 +57,7 @@ class Account {
   std::atomic<uint64_t> used_;
   std::atomic<uint64_t> peak_;
   std::atomic<uint64_t> refusals_;
+  std::atomic<uint64_t> managed_;
   std::array<std::atomic<uint64_t>, kKinds> given_;
 };
 

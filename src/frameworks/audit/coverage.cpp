@@ -39,7 +39,7 @@ void add_coverage(Line& line, int number) {
     line.add("; NVML does not say whether this is all");
     return;
   }
-  const uint64_t known = before + device.account.used();
+  const uint64_t known = before + device.account.used() + device.account.managed();
   if (now > known + kPage) line.add("; not covered: %llu bytes", Bytes{now - known});
 }
 
@@ -56,6 +56,16 @@ void report(int number) {
     comma = ", ";
   }
   add_coverage(line, number);
+  line.write();
+}
+
+/// The program goes on, since the cap is of what comes on top; but who counts on it for the whole is
+/// mistaken.
+void say_context(int number, uint64_t bytes) {
+  Line line;
+  line.add("gpupool run: device %d: a cap of %llu bytes is less than what the context takes, %llu bytes, ",
+           number, Bytes{cap}, Bytes{bytes});
+  line.add("which it does not count");
   line.write();
 }
 
@@ -87,7 +97,9 @@ bool see_device_first(int number) noexcept {
   if (!Ledger::get().see(number)) return true;
   const uint64_t now = bytes_by_nvml(number);
   const uint64_t by_others = std::min(now, device.account.used());  // threads, meanwhile
-  device.before = now == UINT64_MAX ? now : now - by_others;
+  const uint64_t before = now == UINT64_MAX ? now : now - by_others;
+  device.before = before;
+  if (now != UINT64_MAX && before > cap) say_context(number, before);
   if (at_exit != nullptr && !is_exit_watched.exchange(true)) (void)at_exit(report_all, nullptr, nullptr);
   return true;
 }

@@ -38,7 +38,11 @@ int keep(uint64_t address, const Block& block, Undo undo) {
 template <typename Pointer, typename Call, typename Undo>
 int allocate(Block block, Pointer* address, Call call, Undo undo) {
   if (address == nullptr || !find_place(block)) return call();
-  if (block.kind != Kind::managed && !take(block.device, block.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (block.kind == Kind::managed) {
+    Ledger::get().device(block.device).account.take_managed(block.bytes);
+  } else if (!take(block.device, block.bytes)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const int result = call();
   if (result == CUDA_SUCCESS) return keep((uint64_t)*address, block, [&] { return undo(*address); });
   Ledger::get().end(block);

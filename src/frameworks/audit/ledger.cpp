@@ -57,7 +57,9 @@ void Ledger::end(const Block& block) noexcept {
   Device& there = device(block.device);
   if (block.kind == Kind::pool) {
     pools_.at(block.pool).pooled.give(there.account, block.bytes);
-  } else if (block.kind != Kind::managed) {
+  } else if (block.kind == Kind::managed) {
+    there.account.give_managed(block.bytes);
+  } else {
     there.account.give(block.bytes);
   }
 }
