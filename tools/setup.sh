@@ -271,7 +271,7 @@ fetch_cuda_runtimes() {
       mkdir -p "$folder"
       mv "$scratch"/nvidia/*/lib/libcudart* "$folder"
     else
-      say "PyPI has no $package $release for this system: gpupool run --hooks will not be tried with it"
+      say "PyPI does not give $package $release: gpupool run --hooks will not be tried with it"
     fi
     rm -rf "$scratch"
   done
