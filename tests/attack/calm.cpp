@@ -2,7 +2,10 @@
 // A repeating workload comes to rest: after eight periods there are no more driver calls, whatever the order
 // of the streams, as long as there is room. Nor does memory change hands between streams, if they need no
 // more than 64 MiB beyond what is in use at once; streams that need more take it from each other where it is.
+#include <algorithm>
+#include <deque>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "attack/lab.hpp"
@@ -190,6 +193,46 @@ TEST_P(Turns, TakeEachOthersPiecesWhereTheyAre) {
   EXPECT_EQ(driver_calls(pool.stats()), driver_calls(before));
   pool.validate();
 }
+
+/// First in, first out, with sizes from 3 MB to 3 GB: the more room a limit leaves, the sooner it rests.
+class FirstInFirstOut : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(FirstInFirstOut, ComesToRestBelowALimit) {
+  configure_device(kDevice, kAddressesOnly);
+  constexpr uint64_t kSizes = 40;
+  constexpr size_t kLive = 12;
+  const auto size_of = [](uint64_t at) { return 3 * kMiB + 2997 * kMiB * (at % kSizes) / kSizes; };
+  uint64_t peak = 0;
+  for (uint64_t from = 0; from < kSizes; ++from) {
+    uint64_t live = 0;
+    for (uint64_t at = from; at < from + kLive; ++at) live += size_of(at);
+    peak = std::max(peak, live);
+  }
+  gpupool_config_t config = sim_config(kDevice);
+  config.limit_bytes = peak / 100 * GetParam();
+  PoolUnderTest pool(config);
+  std::deque<gpupool_ptr_t> live;
+  uint64_t turn = 0;
+  const auto play = [&](int periods) {
+    for (const uint64_t end = turn + static_cast<uint64_t>(periods) * kSizes; turn < end; ++turn) {
+      if (live.size() == kLive) {
+        pool.free(live.front());
+        live.pop_front();
+      }
+      live.push_back(pool.malloc(size_of(turn)));
+      ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, 50 * kMillisecond / kSizes)));
+    }
+  };
+  play(200);
+  const gpupool_stats_t before = pool.stats();
+  play(kPeriods);
+  EXPECT_EQ(driver_calls(pool.stats()), driver_calls(before));
+  for (const gpupool_ptr_t block : live) pool.free(block);
+  pool.validate();
+}
+
+INSTANTIATE_TEST_SUITE_P(At, FirstInFirstOut, testing::Values(110u, 120u, 130u, 150u, 200u),
+                         [](const auto& tested) { return std::to_string(tested.param) + "_percent"; });
 
 /// A segment is all that it will ever be: one that is too small for a request stays where it is.
 TEST(Segments, StayWhereTheyCannotHelp) {

@@ -26,11 +26,6 @@ Growth::Growth(PoolState& pool, Addresses& addresses, const Request& request, bo
       capturing_(capturing),
       sizer_(pool_.sizer) {
   pool_.surplus.note_use(heap_, bytes_);
-  const uint64_t now = pool_.device.raw().now_ns();
-  if (pool_.surplus.has_room(bytes_)) {
-    creates_ = pool_.surplus.prefers_creating(bytes_, now);
-    apart_ = pool_.surplus.keeps_apart(bytes_, now);
-  }
   const uint64_t before = pool_.device.nanoseconds();
   unmap_passed(pool_);
   moved_ns_ = pool_.device.nanoseconds() - before;
@@ -78,6 +73,25 @@ bool Growth::calls_were_cheap() const {
                                                  mallocs * policy::kFineMostNs);
 }
 
+/// Whether to create what a place lacks rather than move what there is: if there is room for that much, and
+/// the block is worth it.
+void Growth::choose_source(const Window& window) {
+  if (!pool_.surplus.has_room(missing(window))) return;
+  const uint64_t now = pool_.device.raw().now_ns();
+  creates_ = pool_.surplus.prefers_creating(bytes_, now);
+  apart_ = pool_.surplus.keeps_apart(bytes_, now);
+}
+
+/// Bytes of the window that nothing backs.
+uint64_t Growth::missing(const Window& window) const {
+  uint64_t bytes = 0;
+  Gap gap;
+  for (Address from = window.start; heap_.next_gap(window, from, gap); from = gap.address + gap.size) {
+    bytes += gap.size;
+  }
+  return bytes;
+}
+
 /// Tries the cheapest place first. If that cannot be backed, the place with most room takes chunks of any
 /// size and, as a last resort, busy chunks of other streams.
 Status Growth::run() {
@@ -86,6 +100,7 @@ Status Growth::run() {
   size_t count = 0;
   const Status found = addresses_.find_places(heap_, bytes_, alignment, windows, count);
   if (found != kSuccess) return found;
+  choose_source(cheapest(windows, count));
   count_supply();
   Status status = back_window(cheapest(windows, count));
   for (const bool busy : {false, true}) {

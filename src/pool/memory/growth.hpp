@@ -28,6 +28,8 @@ class Growth {
   Status run();
 
  private:
+  void choose_source(const Window& window);
+  uint64_t missing(const Window& window) const;
   void choose_rung();
   bool calls_were_cheap() const;
   bool may_steal(const Chunk& chunk) const;

@@ -96,7 +96,8 @@ uint64_t Surplus::room_parts() const noexcept {
 bool Surplus::leaves_room(uint64_t bytes) const noexcept {
   const Budget& budget = ledger_.budget();
   const uint64_t limit = std::min(budget.limit(), device_.info().total);
-  const uint64_t left = limit / room_parts();
+  const uint64_t unused = limit - std::min(limit, at_once());
+  const uint64_t left = std::min(limit / room_parts(), unused / policy::kUnusedParts);
   return ledger_.used() + bytes <= limit - left && budget.room() >= bytes + left;
 }
 
