@@ -48,7 +48,7 @@ inline constexpr uint64_t kFineMostNs = 4000;
 
 /// Holes tried for a place, from the largest.
 inline constexpr int kPlaces = 16;
-/// Chunks of other streams checked to find an idle one.
+/// Chunks checked to find one that is idle in another stream, or that captures left too high.
 inline constexpr size_t kChunkLooks = 16;
 /// Streams whose memory is checked before a new place is backed.
 inline constexpr size_t kStreamLooks = 16;
@@ -128,11 +128,9 @@ inline constexpr uint64_t kUnusedParts = 8;
 inline constexpr uint64_t kAddressParts = 64;
 inline constexpr uint64_t kSmallAddressParts = 16;
 inline constexpr uint64_t kLeastRegion = 64 * kMiB;
-/// Chunks that captures left more than this many granules above the start of their region, beyond four times
-/// what their heap holds, move down. This many of each size are looked at, and move, at a time.
-inline constexpr uint64_t kHighGranules = 1024;
-inline constexpr size_t kLowerLooks = 16;
-inline constexpr size_t kLowerMoves = 16;
+/// Chunks that captures left higher in their region than so many times what their heap holds move down: about
+/// once in so many captures, so that it costs little beside what captures themselves move.
+inline constexpr uint64_t kHighTimes = 64;
 /// Idle segments are released if reserved memory would exceed the live peak by more than this many times the
 /// peak.
 inline constexpr double kSegmentSlack = 1;

@@ -12,7 +12,7 @@ namespace {
 
 bool lies_high(const Chunk& chunk) {
   const StreamHeap& heap = *static_cast<const StreamHeap*>(chunk.heap);
-  return chunk.region->page_of(chunk.address) > policy::kHighGranules + 4 * (heap.reserved() / kGranule) &&
+  return chunk.region->page_of(chunk.address) > policy::kHighTimes * (heap.reserved() / kGranule) &&
          !heap.state().has_blocks();
 }
 
@@ -85,19 +85,16 @@ void ChunkSource::settle() noexcept {
 
 /// Within a capture chunks move to ever higher addresses, since those that they leave stay mapped, and the
 /// next capture goes on from there. So chunks that captures left too high, with no blocks around them, are
-/// moved to the bottom of their region, about once in a thousand captures.
+/// moved to the bottom of their region.
 void ChunkSource::lower() noexcept {
   if (pool_.retention.keeps_all(Retention::Cause::need)) return;
   try {
-    pool_.backing.reserve(2 * policy::kLowerMoves);
     std::vector<Piece> piece(1);
-    size_t moved = 0;
     for (size_t at = 0; at < SharedChunkLists::kClasses; ++at) {
       Chunk* next = pool_.space.free_chunks.oldest(at);
-      for (size_t looked = 0; next != nullptr && looked < policy::kLowerLooks && moved < policy::kLowerMoves;
-           ++looked) {
+      for (size_t looked = 0; next != nullptr && looked < policy::kChunkLooks; ++looked) {
         piece[0] = {std::exchange(next, SharedChunkLists::after(next)), nullptr};
-        if (lies_high(*piece[0].chunk) && lower_chunk(piece)) ++moved;
+        if (lies_high(*piece[0].chunk)) lower_chunk(piece);
       }
     }
   } catch (const std::bad_alloc&) {
@@ -107,7 +104,7 @@ void ChunkSource::lower() noexcept {
 }
 
 /// Moves a free chunk, if it is idle, to the lowest bare addresses of its heap that a few looks find.
-bool ChunkSource::lower_chunk(const std::vector<Piece>& piece) {
+void ChunkSource::lower_chunk(const std::vector<Piece>& piece) {
   Chunk* chunk = piece[0].chunk;
   auto& heap = *static_cast<StreamHeap*>(chunk->heap);
   Region* region = chunk->region;
@@ -115,17 +112,16 @@ bool ChunkSource::lower_chunk(const std::vector<Piece>& piece) {
     return range->heap == &heap && range->is(State::bare) && range->size >= chunk->size;
   };
   const Range* range = region->first;
-  for (size_t looked = 0; looked < policy::kLowerLooks && !fits(range) && range->next != nullptr; ++looked)
+  for (size_t looked = 0; looked < policy::kChunkLooks && !fits(range) && range->next != nullptr; ++looked)
     range = range->next;
-  if (!fits(range) || range->address > chunk->address || !heap.state().order.passed(chunk->epoch))
-    return false;
+  if (!fits(range) || range->address > chunk->address || !heap.state().order.passed(chunk->epoch)) return;
   const Address address = range->address;
-  if (pool_.backing.map({address, chunk->size, chunk->size}, piece, region, heap) != kSuccess) return false;
+  pool_.backing.reserve(2);
+  if (pool_.backing.map({address, chunk->size, chunk->size}, piece, region, heap) != kSuccess) return;
   const uint64_t epoch = chunk->epoch;
   heap.claim_chunk(chunk);
   pool_.backing.move_away(chunk, heap, false);
   pool_.backing.attach(heap, region, address, chunk, epoch);
-  return true;
 }
 
 /// Chunks that could not be unmapped, because a stream captures or the driver refuses, keep their addresses.

@@ -26,7 +26,7 @@ class ChunkSource final : public Source {
 
  private:
   Status back_with_new(StreamHeap& heap, Region* region, const Gap& gap, uint64_t size);
-  bool lower_chunk(const std::vector<Piece>& piece);
+  void lower_chunk(const std::vector<Piece>& piece);
 
   PoolState& pool_;
   Addresses addresses_;

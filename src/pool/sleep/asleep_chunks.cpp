@@ -14,8 +14,6 @@ namespace {
 
 /// With such chunks, the driver's time is small even beside a drop.
 constexpr uint64_t kCoarsest = policy::kLargestChunk;
-/// A block's share of a chunk.
-constexpr uint64_t kBlockParts = 16;
 
 }  // namespace
 
@@ -184,10 +182,10 @@ void AsleepChunks::coarsen() noexcept {
 
 /// Sizes stay powers of two, so that the chunks fit other requests once they are free.
 void AsleepChunks::coarsen(const Range& block) noexcept {
-  if (block.size < kBlockParts * 2 * kGranule) return;
+  if (block.size < policy::kBlockParts * 2 * kGranule) return;
   const Region& region = *block.region;
   const uint64_t own = pool_.options.max_chunk != 0 ? pool_.options.max_chunk : kCoarsest;
-  const uint64_t most = std::min({floor_power_of_two(block.size / kBlockParts), kCoarsest, own});
+  const uint64_t most = std::min({floor_power_of_two(block.size / policy::kBlockParts), kCoarsest, own});
   std::array<Chunk*, kCoarsest / kGranule> run{};
   for (Address at = block.address; at < block.end();) {
     size_t count = 0;   // chunks from `at` on that may be one
