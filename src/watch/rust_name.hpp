@@ -7,8 +7,9 @@
 
 namespace gpupool::internal {
 
-/// As a programmer writes it: without hashes and lifetimes, a closure as "{closure#0}". Empty: it is no such
-/// name, or its meaning is unknown here. Throws std::bad_alloc.
+/// The path that a programmer writes: without hashes, what stands in <> as "<..>" unless it is the path of an
+/// impl's type, a closure as "{closure#0}". Empty: it is no such name, or its meaning is unknown here. Throws
+/// std::bad_alloc.
 std::string rust_name(std::string_view symbol);
 
 }  // namespace gpupool::internal

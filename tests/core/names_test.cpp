@@ -39,55 +39,38 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Named{"_RNvCsjMaewn57Afh_1t4main", "t::main"},
         Named{"_RNCNvCsjMaewn57Afh_1t4main0", "t::main::{closure#0}"},
-        Named{"_RNvXCsjMaewn57Afh_1tINtB2_1AhENtB2_4Work2goB2_", "<t::A<u8> as t::Work>::go"},
+        Named{"_RNvXCsjMaewn57Afh_1tINtB2_1AhENtB2_4Work2goB2_", "<t::A<..>>::go"},
         Named{"_RINvNtCsgEmfK2I1SDS_4core3ptr13drop_in_placeNCINvNtNtCsjrHSEGnQ3l9_"
               "3std6thread9lifecycle15spawn_"
               "uncheckedNCNvCsjMaewn57Afh_1t4main0uEs_0EB1J_",
-              "core::ptr::drop_in_place::<std::thread::lifecycle::spawn_unchecked<t::main::{closure#0}, "
-              "()>::{closure#1}>"},
-        Named{"_RINvC1a1fFUKCPaOhEbDNtC1b1Tp1ClEL_Ajj3_TlEE",
-              "a::f::<unsafe extern \"C\" fn(*const i8, *mut u8) -> "
-              "bool, dyn b::T<C = i32>, [usize; 3], (i32,)>"},
-        Named{"_RINvC1a1fRL_eQSyKb1_Kln5_E", "a::f::<&str, &mut [u64], true, -5>"},
+              "core::ptr::drop_in_place<..>"},
+        Named{"_RINvC1a1fFUKCPaOhEbDNtC1b1Tp1ClEL_Ajj3_TlEE", "a::f<..>"},
+        Named{"_RINvC1a1fRL_eQSyKb1_Kln5_E", "a::f<..>"}, Named{"_RNvMC1aSh1g", "<..>::g"},
+        Named{"_RNvMs_C7gpupoolINtB4_4PoolTlEE6malloc", "<gpupool::Pool<..>>::malloc"},
+        Named{"_RNSC1as_6vtable", "a::{shim#1}"}, Named{"_RINvC1a1fTB5_B5_EE", "a::f<..>"},
         Named{"_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE", "core::fmt::Formatter::write_str"},
         Named{"_ZN60_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..ops..Drop$GT$4drop17h0123456789abcdefE",
               "<alloc::vec::Vec<T> as core::ops::Drop>::drop"},
         Named{"_ZN1a28_$u7b$$u7b$closure$u7d$$u7d$17h0123456789abcdefE", "a::{{closure}}"},
+        Named{"_ZN5$u$.b17h0123456789abcdefE", "$u$.b"},
         // None of Rust's: C++ and C.
         Named{"_ZN7gpupool4PoolC1Ev", ""}, Named{"main", ""}, Named{"", ""},
         // Cut, or longer than what they are made of.
         Named{"_R", ""}, Named{"_RNvC1t", ""}, Named{"_RNvC1t9main", ""}, Named{"_RB_", ""},
-        Named{"_RNvB_4main", ""}, Named{"_RINvC1a1fTB5_B5_B5_B5_B5_B5_EE", ""},
-        Named{"_ZN99main17h0123456789abcdefE", ""}, Named{"_ZN4main17h0123456789abcdef", ""},
-        Named{"_ZN99999999999999999999999E", ""}));
+        Named{"_RNvB_4main", ""}, Named{"_ZN99main17h0123456789abcdefE", ""},
+        Named{"_ZN4main17h0123456789abcdef", ""}, Named{"_ZN99999999999999999999999E", ""}));
 
-TEST(RustName, ThatNamesItselfOverAndOverIsNoName) {
-  // Each tuple has the one before it twice, as a place in the name: 2^20 types in all.
-  std::string symbol = "INvC1a1f";
-  size_t before = symbol.size();
-  symbol += "TllE";
-  const std::string digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  const auto place = [&](size_t at) {
-    std::string text;
-    for (size_t rest = at - 1; text.empty() || rest != 0; rest /= 62)
-      text.insert(text.begin(), digits[rest % 62]);
-    return "B" + text + "_";
+TEST(RustName, HasBounds) {
+  const auto chain = [](int depth) {
+    std::string symbol = "C1a";
+    for (int i = 0; i < depth; ++i) symbol = "Nv" + symbol + "1b";
+    return "_R" + symbol;
   };
-  for (int i = 0; i < 2; ++i) {
-    const size_t here = symbol.size();
-    symbol += "T" + place(before) + place(before) + "E";
-    before = here;
-  }
-  EXPECT_EQ(
-      rust_name("_R" + symbol + "E"),
-      "a::f::<(i32, i32), ((i32, i32), (i32, i32)), (((i32, i32), (i32, i32)), ((i32, i32), (i32, i32)))>");
-  for (int i = 0; i < 18; ++i) {
-    const size_t here = symbol.size();
-    symbol += "T" + place(before) + place(before) + "E";
-    before = here;
-  }
-  EXPECT_EQ(rust_name("_R" + symbol + "E"), "");
+  EXPECT_EQ(rust_name(chain(3)), "a::b::b::b");
+  EXPECT_EQ(rust_name(chain(200)), "");
   EXPECT_EQ(rust_name("_R" + std::string(100000, 'R') + "l"), "");
+  EXPECT_EQ(rust_name("_RINvC1a1f" + std::string(100000, 'l') + "E"), "");
+  EXPECT_EQ(rust_name("_RINvC1a1fA31bE"), "");  // wrong in front of a number
 }
 
 #if defined(__linux__)
