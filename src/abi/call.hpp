@@ -2,7 +2,9 @@
 // What every entry point does: check the handle, let no exception escape, write out-parameters.
 #pragma once
 
+#include <functional>
 #include <new>
+#include <type_traits>
 
 #include "base/status.hpp"
 #include "pool/pool.hpp"
@@ -54,6 +56,59 @@ template <typename Function>
   if (!is_live(handle)) [[unlikely]]
     return refuse(handle);
   return guarded([&] { return function(*handle->pool); });
+}
+
+/// Where a call writes an answer, and what messages call it: NULL is refused, and the answer is zero until it
+/// is there. The function that is called gets it as a reference.
+template <typename Value>
+struct Out {
+  operator Value&() const noexcept { return *at; }  // NOLINT: it stands for the answer
+  Value* at;
+  const char* name;
+};
+
+template <typename Argument>
+Status prepare(const Argument&) noexcept {
+  return kSuccess;
+}
+template <typename Value>
+Status prepare(const Out<Value>& out) noexcept {
+  if (out.at == nullptr) return refuse_null(out.name);
+  *out.at = Value{};
+  return kSuccess;
+}
+
+/// A function without a result succeeds.
+template <typename Function, typename... Arguments>
+Status run(Function& function, Arguments&... arguments) {
+  if constexpr (std::is_void_v<std::invoke_result_t<Function&, Arguments&...>>) {
+    std::invoke(function, arguments...);
+    return kSuccess;
+  } else {
+    return std::invoke(function, arguments...);
+  }
+}
+
+/// Calls a function of the library with these arguments.
+template <typename Function, typename... Arguments>
+Status call(Function function, Arguments... arguments) noexcept {
+  Status status = kSuccess;
+  if (!(... && ((status = prepare(arguments)) == kSuccess))) return status;
+  return guarded([&] { return run(function, arguments...); });
+}
+
+/// Calls a function of a live pool, or of its sleeper.
+template <typename Function, typename... Arguments>
+Status call(gpupool_t* handle, Function function, Arguments... arguments) noexcept {
+  Status status = kSuccess;
+  if (!(... && ((status = prepare(arguments)) == kSuccess))) return status;
+  return on_pool(handle, [&](Pool& pool) {
+    if constexpr (std::is_invocable_v<Function&, Pool&, Arguments&...>) {
+      return run(function, pool, arguments...);
+    } else {
+      return run(function, pool.sleeper(), arguments...);
+    }
+  });
 }
 
 }  // namespace gpupool::internal::abi

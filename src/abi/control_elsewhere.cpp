@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/control.hpp"
+#include "abi/options.hpp"
 #include "base/parse.hpp"
 
 namespace gpupool::internal::abi {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/control.hpp"
+#include "abi/options.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "abi/call.hpp"
-#include "abi/sleep.hpp"
 #include "base/bits.hpp"
 #include "base/parse.hpp"
 #include "os/files.hpp"

@@ -27,15 +27,13 @@ gpupool_status_t gpupool_set_debug(const char* modes) {
 }
 
 gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count, char* text, size_t capacity) {
-  if (out_count != nullptr) *out_count = 0;
-  if (capacity != 0 && text == nullptr) return refuse_null("text");
+  if (const Status status = expect_text(text, capacity, out_count); status != kSuccess) return status;
   return on_pool(pool, [&](Pool& self) {
     uint64_t count = 0;
     std::string words;
     if (const Status status = self.check(count, words); status != kSuccess) return status;
-    copy_text(words.data(), words.size(), text, capacity);
     if (out_count != nullptr) *out_count = count;
-    return kSuccess;
+    return give_text(words, text, capacity);
   });
 }
 
@@ -44,12 +42,11 @@ gpupool_status_t gpupool_protect(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_acc
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "access is %d, not 0 (write), 1 (read) or 2 (none)",
                 static_cast<int>(access));
   }
-  return on_pool(pool, [&](Pool& self) { return self.protect(ptr, static_cast<Permission>(access)); });
+  return call(pool, &Pool::protect, ptr, static_cast<Permission>(access));
 }
 
 gpupool_status_t gpupool_why(gpupool_ptr_t address, char* text, size_t capacity, size_t* out_length) {
-  if (out_length != nullptr) *out_length = 0;
-  if (capacity != 0 && text == nullptr) return refuse_null("text");
+  if (const Status status = expect_text(text, capacity, out_length); status != kSuccess) return status;
   return guarded([&] {
     int surest = 0;
     char nothing[96];
@@ -63,9 +60,7 @@ gpupool_status_t gpupool_why(gpupool_ptr_t address, char* text, size_t capacity,
       surest = sureness;
       best = words;
     }
-    copy_text(best.data(), best.size(), text, capacity);
-    if (out_length != nullptr) *out_length = best.size();
-    return kSuccess;
+    return give_text(best, text, capacity, out_length);
   });
 }
 

@@ -36,7 +36,7 @@ gpupool_status_t gpupool_import(gpupool_t* pool, const char* handle, gpupool_ptr
 }
 
 gpupool_status_t gpupool_import_close(gpupool_t* pool, gpupool_ptr_t ptr) {
-  return on_pool(pool, [&](Pool& self) { return self.close_import(ptr); });
+  return call(pool, &Pool::close_import, ptr);
 }
 
 }  // extern "C"

@@ -121,7 +121,7 @@ gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_b
   *out_backend = GPUPOOL_BACKEND_AUTO;
   *out_device = 0;
   if (text == nullptr) return refuse_null("text");
-  return guarded([&] { return parse_device(text, *out_backend, *out_device); });
+  return call(parse_device, text, std::ref(*out_backend), std::ref(*out_device));
 }
 
 const char* gpupool_backend_name(int32_t backend) {
@@ -129,13 +129,12 @@ const char* gpupool_backend_name(int32_t backend) {
 }
 
 gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count) {
-  if (out_count == nullptr) return refuse_null("out_count");
-  *out_count = 0;
-  return guarded([&]() -> Status {
+  const auto count = [backend](int32_t& devices) {
     gpupool_backend_t resolved{};
-    if (const Status status = resolve_backend(backend, resolved); status != kSuccess) return status;
-    return count_devices(resolved, *out_count);
-  });
+    const Status status = resolve_backend(backend, resolved);
+    return status == kSuccess ? count_devices(resolved, devices) : status;
+  };
+  return call(count, Out{out_count, "out_count"});
 }
 
 gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info) {
@@ -151,9 +150,8 @@ gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, 
 }
 
 gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_stream) {
-  if (out_stream == nullptr) return refuse_null("out_stream");
-  *out_stream = 0;
-  return on_pool(pool, [&](Pool& self) { return self.device().raw().create_stream(*out_stream); });
+  const auto create = [](Pool& self, Stream& stream) { return self.device().raw().create_stream(stream); };
+  return call(pool, create, Out{out_stream, "out_stream"});
 }
 
 gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream) {
@@ -165,7 +163,7 @@ gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream
 }
 
 gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.synchronize_stream(stream); });
+  return call(pool, &Pool::synchronize_stream, stream);
 }
 
 gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size,
@@ -201,7 +199,7 @@ gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool_sim_config_
 
 gpupool_status_t gpupool_sim_script(int32_t device, const char* script) {
   if (script == nullptr) return refuse_null("script");
-  return guarded([&] { return sim_script(device, script); });
+  return call(sim_script, device, script);
 }
 
 gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr, uint64_t size,
@@ -213,7 +211,7 @@ gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupo
 }
 
 gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds) {
-  return guarded([&] { return sim_advance(device, nanoseconds); });
+  return call(sim_advance, device, nanoseconds);
 }
 
 gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin) {
@@ -233,8 +231,7 @@ gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_st
 }
 
 gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text, size_t capacity) {
-  if (out_count != nullptr) *out_count = 0;
-  if (capacity != 0 && text == nullptr) return refuse_null("text");
+  if (const Status status = expect_text(text, capacity, out_count); status != kSuccess) return status;
   return guarded([&] {
     uint64_t count = 0;
     const Status status = sim_faults(device, count, text, capacity);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/limits.hpp"
+#include "abi/options.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -4,7 +4,7 @@
 #include <cinttypes>
 
 #include "abi/call.hpp"
-#include "abi/limits.hpp"
+#include "abi/options.hpp"
 #include "abi/structs.hpp"
 #include "base/parse.hpp"
 #include "pool/process/family.hpp"
@@ -15,13 +15,6 @@ using namespace gpupool::internal::abi;  // NOLINT
 // Named as the library's own, since malloc_aligned is on the stacks of mallocs wherever it is not inlined.
 namespace gpupool::internal {
 namespace {
-
-template <typename Struct>
-void copy_list(const std::vector<Struct>& from, void* to, size_t size, size_t capacity) noexcept {
-  auto* at = static_cast<unsigned char*>(to);
-  const size_t count = std::min(from.size(), capacity);
-  for (size_t i = 0; i < count; ++i) write_element(from[i], at + i * size, size);
-}
 
 inline Status malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment, gpupool_stream_t stream,
                              gpupool_ptr_t* out_ptr) noexcept {
@@ -88,7 +81,7 @@ gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream
 }
 
 gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.record_stream(ptr, stream); });
+  return call(pool, &Pool::record_stream, ptr, stream);
 }
 
 gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block,
@@ -105,33 +98,31 @@ gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_
 }
 
 gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.release_stream(stream); });
+  return call(pool, &Pool::release_stream, stream);
 }
 
 gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.park_stream(stream); });
+  return call(pool, &Pool::park_stream, stream);
 }
 
 gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_t stream, uint64_t* out_capture) {
-  if (out_capture == nullptr) return refuse_null("out_capture");
-  *out_capture = 0;
-  return on_pool(pool, [&](Pool& self) { return self.capture_id(stream, *out_capture); });
+  return call(pool, &Pool::capture_id, stream, Out{out_capture, "out_capture"});
 }
 
 gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture) {
-  return on_pool(pool, [&](Pool& self) { return self.release_capture(capture); });
+  return call(pool, &Pool::release_capture, capture);
 }
 
 gpupool_status_t gpupool_announce_capture(gpupool_t* pool, int32_t begins) {
-  return on_pool(pool, [&](Pool& self) { return announce_capture(self, begins != 0); });
+  return call(pool, &announce_capture, begins != 0);
 }
 
 gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer) {
-  return on_pool(pool, [&](Pool& self) { return enable_peer(self, peer); });
+  return call(pool, &enable_peer, peer);
 }
 
 gpupool_status_t gpupool_synchronize(gpupool_t* pool) {
-  return on_pool(pool, [](Pool& self) { return self.synchronize(); });
+  return call(pool, &Pool::synchronize);
 }
 
 gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes) {
@@ -145,7 +136,7 @@ gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes, uint64_t* 
 }
 
 gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.reserve(target_bytes, stream); });
+  return call(pool, &Pool::reserve, target_bytes, stream);
 }
 
 gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction) {
@@ -157,12 +148,11 @@ gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction) {
 }
 
 gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes) {
-  return on_pool(pool,
-                 [&](Pool& self) { return set_limit(self, limit_bytes == 0 ? Budget::kNone : limit_bytes); });
+  return call(pool, &set_limit, limit_bytes == 0 ? Budget::kNone : limit_bytes);
 }
 
 gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user) {
-  return on_pool(pool, [&](Pool& self) { return self.set_oom_handler(fn, user); });
+  return call(pool, &Pool::set_oom_handler, fn, user);
 }
 
 gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats) {
@@ -180,10 +170,7 @@ gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats) {
 }
 
 gpupool_status_t gpupool_reset_peaks(gpupool_t* pool) {
-  return on_pool(pool, [](Pool& self) {
-    self.reset_peaks();
-    return kSuccess;
-  });
+  return call(pool, &Pool::reset_peaks);
 }
 
 gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, size_t segment_size,
@@ -200,8 +187,8 @@ gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, 
     std::vector<gpupool_segment_t> all_segments;
     std::vector<gpupool_block_t> all_blocks;
     self.snapshot(all_segments, all_blocks);
-    copy_list(all_segments, segments, segment_size, segment_capacity);
-    copy_list(all_blocks, blocks, block_size, block_capacity);
+    write_list(all_segments, segments, segment_size, segment_capacity);
+    write_list(all_blocks, blocks, block_size, block_capacity);
     *out_segment_count = all_segments.size();
     *out_block_count = all_blocks.size();
     return kSuccess;
@@ -209,18 +196,12 @@ gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, 
 }
 
 gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length) {
-  if (out_length != nullptr) *out_length = 0;
-  if (capacity != 0 && text == nullptr) return refuse_null("text");
-  return on_pool(pool, [&](Pool& self) {
-    const std::string report = self.report();
-    copy_text(report.data(), report.size(), text, capacity);
-    if (out_length != nullptr) *out_length = report.size();
-    return kSuccess;
-  });
+  if (const Status status = expect_text(text, capacity, out_length); status != kSuccess) return status;
+  return on_pool(pool, [&](Pool& self) { return give_text(self.report(), text, capacity, out_length); });
 }
 
 gpupool_status_t gpupool_validate(gpupool_t* pool) {
-  return on_pool(pool, [](Pool& self) { return self.validate(); });
+  return call(pool, &Pool::validate);
 }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/open_device.hpp"
+#include "abi/options.hpp"
 
 #include <algorithm>
 #include <cinttypes>
@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "abi/backends.hpp"
-#include "abi/limits.hpp"
 #include "base/bits.hpp"
 #include "base/parse.hpp"
 #include "core/size.hpp"

@@ -9,10 +9,8 @@
 
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
-#include "abi/open_device.hpp"
-#include "abi/share.hpp"
+#include "abi/options.hpp"
 #include "abi/structs.hpp"
-#include "abi/watch.hpp"
 #include "base/interrupts.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
@@ -247,28 +245,24 @@ gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_siz
 }
 
 gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool) {
-  if (out_pool == nullptr) return refuse_null("out_pool");
-  *out_pool = nullptr;
-  return guarded([&]() -> Status {
+  const auto read_and_create = [config](gpupool_t*& handle) {
     gpupool_config_t whole{};
     if (config != nullptr) {
       if (const Status status = read_struct(config, whole, "config->struct_size"); status != kSuccess)
         return status;
     }
-    return create(whole, *out_pool);
-  });
+    return create(whole, handle);
+  };
+  return call(read_and_create, Out{out_pool, "out_pool"});
 }
 
 gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool) {
-  if (out_pool == nullptr) return refuse_null("out_pool");
-  *out_pool = nullptr;
-  return on_pool(parent, [&](Pool&) { return create_child(parent, *out_pool); });
+  const auto create = [parent](Pool&, gpupool_t*& handle) { return create_child(parent, handle); };
+  return call(parent, create, Out{out_pool, "out_pool"});
 }
 
 gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool) {
-  if (out_pool == nullptr) return refuse_null("out_pool");
-  *out_pool = nullptr;
-  return guarded([&] { return default_pool(device, *out_pool); });
+  return call(default_pool, device, Out{out_pool, "out_pool"});
 }
 
 gpupool_status_t gpupool_destroy(gpupool_t* pool) {

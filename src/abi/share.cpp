@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharing a device's memory with other processes: which pools do, in which group, and the view from outside.
-#include "abi/share.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -13,6 +11,7 @@
 
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
+#include "abi/options.hpp"
 #include "abi/structs.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
@@ -135,7 +134,8 @@ Status OpenView::open(const char* share, gpupool_backend_t wanted, int32_t ordin
   return view.open(place);
 }
 
-void write_member(const share::Neighbour& from, gpupool_share_member_t& to) {
+gpupool_share_member_t shown_member(const share::Neighbour& from) noexcept {
+  gpupool_share_member_t to{};
   to.slot = from.slot;
   to.state = from.is_dead ? GPUPOOL_SHARE_MEMBER_STATE_LIMBO : GPUPOOL_SHARE_MEMBER_STATE_LIVE;
   to.pid = from.pid;
@@ -152,6 +152,7 @@ void write_member(const share::Neighbour& from, gpupool_share_member_t& to) {
   to.taken_bytes = from.taken;
   static_assert(sizeof to.name >= sizeof from.name);
   std::memcpy(to.name, from.name, sizeof from.name);
+  return to;
 }
 
 Status set_figure(share::View& view, int32_t what, uint32_t member, int64_t value) {
@@ -229,15 +230,9 @@ gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend
     whole.total_bytes = standing.total;
     whole.limbo_bytes = standing.limbo;
     whole.foreign_bytes = standing.foreign;
-    const std::string path = group.place.path();
-    copy_text(path.data(), path.size(), whole.path, sizeof whole.path);
+    (void)give_text(group.place.path(), whole.path, sizeof whole.path);
     write_struct(whole, info);
-    auto* at = reinterpret_cast<unsigned char*>(members);
-    for (size_t i = 0; i < std::min(all.size(), member_capacity); ++i) {
-      gpupool_share_member_t member{};
-      write_member(all[i], member);
-      write_element(member, at + i * member_size, member_size);
-    }
+    write_list(all, members, member_size, member_capacity, shown_member);
     *out_member_count = all.size();
     return kSuccess;
   });

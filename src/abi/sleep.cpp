@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sleep and wake, for pools and for tags.
-#include "abi/sleep.hpp"
-
 #include <cinttypes>
 #include <string>
 
 #include "abi/call.hpp"
+#include "abi/options.hpp"
 #include "abi/structs.hpp"
 #include "device/sim/sim.hpp"
 #include "pool/process/sleep_all.hpp"
@@ -48,21 +47,19 @@ Status read_sleep_options(const gpupool_sleep_options_t* in, bool takes_target, 
 
 namespace {
 
-/// Reads the options, runs the operation, and writes the result: zeroes on failure.
-template <typename Action>
+/// Reads the options, makes the call with them and the result behind its other arguments, and writes the
+/// result: zeroes on failure.
+template <typename... Call>
 Status with_options(const gpupool_sleep_options_t* options, bool takes_target, gpupool_sleep_result_t* out,
-                    Action action) {
+                    Call... made) {
   if (out != nullptr) {
     if (const Status status = check_size(out->struct_size, "out_result->struct_size"); status != kSuccess)
       return status;
   }
   gpupool_sleep_result_t result{};
-  Status status = kSuccess;
-  {
-    SleepOptions read;
-    status = read_sleep_options(options, takes_target, read);
-    if (status == kSuccess) status = action(read, result);
-  }
+  SleepOptions read;
+  Status status = read_sleep_options(options, takes_target, read);
+  if (status == kSuccess) status = call(made..., std::cref(read), std::ref(result));
   if (status != kSuccess) result = {};
   result.struct_size = sizeof result;
   if (out != nullptr) write_struct(result, out);
@@ -79,117 +76,83 @@ extern "C" {
 
 gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                gpupool_sleep_result_t* out_result) {
-  return with_options(options, true, out_result,
-                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-                        return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep(read, result); });
-                      });
+  return with_options(options, true, out_result, pool, &Sleeper::sleep);
 }
 
 gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
                               gpupool_sleep_result_t* out_result) {
-  return with_options(options, false, out_result,
-                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-                        return on_pool(pool, [&](Pool& self) { return self.sleeper().wake(read, result); });
-                      });
+  return with_options(options, false, out_result, pool, &Sleeper::wake);
 }
 
 gpupool_status_t gpupool_sleep_block(gpupool_t* pool, gpupool_ptr_t ptr,
                                      const gpupool_sleep_options_t* options,
                                      gpupool_sleep_result_t* out_result) {
-  return with_options(
-      options, false, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-        return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep_block(ptr, read, result); });
-      });
+  return with_options(options, false, out_result, pool, &Sleeper::sleep_block, ptr);
 }
 
 gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr,
                                     const gpupool_sleep_options_t* options,
                                     gpupool_sleep_result_t* out_result) {
-  return with_options(
-      options, false, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-        return on_pool(pool, [&](Pool& self) { return self.sleeper().wake_block(ptr, read, result); });
-      });
+  return with_options(options, false, out_result, pool, &Sleeper::wake_block, ptr);
 }
 
 gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
                                    gpupool_sleep_result_t* out_result) {
-  return with_options(options, true, out_result,
-                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-                        return guarded([&] { return sleep_tag(tag, read, result); });
-                      });
+  return with_options(options, true, out_result, &sleep_tag, tag);
 }
 
 gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options,
                                   gpupool_sleep_result_t* out_result) {
-  return with_options(options, false, out_result,
-                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-                        return guarded([&] { return wake_tag(tag, read, result); });
-                      });
+  return with_options(options, false, out_result, &wake_tag, tag);
 }
 
 gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,
                                          gpupool_sleep_hook_fn_t after_map, void* user) {
-  return on_pool(pool, [&](Pool& self) {
-    self.sleeper().set_hooks(before_release, after_map, user);
-    return kSuccess;
-  });
+  return call(pool, &Sleeper::set_hooks, before_release, after_map, user);
 }
 
 gpupool_status_t gpupool_allow_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options) {
-  return with_options(options, false, nullptr, [&](const SleepOptions& read, gpupool_sleep_result_t&) {
-    return on_pool(pool, [&](Pool& self) { return self.sleeper().allow(read); });
-  });
+  SleepOptions read;
+  const Status status = read_sleep_options(options, false, read);
+  return status == kSuccess ? call(pool, &Sleeper::allow, std::cref(read)) : status;
 }
 
 gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state) {
-  if (out_state == nullptr) return refuse_null("out_state");
-  *out_state = GPUPOOL_SLEEP_STATE_AWAKE;
-  return on_pool(pool, [&](Pool& self) {
-    *out_state = self.sleeper().state();
-    return kSuccess;
-  });
+  const auto ask = [](Pool& self, gpupool_sleep_state_t& state) { state = self.sleeper().state(); };
+  return call(pool, ask, Out{out_state, "out_state"});
 }
 
 gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name) {
-  return on_pool(pool, [&](Pool& self) { return self.sleeper().set_name(name); });
+  return call(pool, &Sleeper::set_name, name);
 }
 
 gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length) {
-  if (out_length != nullptr) *out_length = 0;
-  if (capacity != 0 && text == nullptr) return refuse_null("text");
-  return on_pool(pool, [&](Pool& self) {
-    const std::string name = self.sleeper().name();
-    copy_text(name.data(), name.size(), text, capacity);
-    if (out_length != nullptr) *out_length = name.size();
-    return kSuccess;
-  });
+  if (const Status status = expect_text(text, capacity, out_length); status != kSuccess) return status;
+  return on_pool(pool,
+                 [&](Pool& self) { return give_text(self.sleeper().name(), text, capacity, out_length); });
 }
 
 gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep) {
   if (keep != 0 && keep != 1) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "keep is %d, not 0 or 1", keep);
-  return on_pool(pool, [&](Pool& self) { return self.sleeper().set_keep(ptr, keep == 1); });
+  return call(pool, &Sleeper::set_keep, ptr, keep == 1);
 }
 
 gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes) {
-  return on_pool(pool, [&](Pool& self) { return self.sleeper().prepare(bytes); });
+  return call(pool, &Sleeper::prepare, bytes);
 }
 
 gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
                                 uint64_t* out_bytes) {
-  if (out_data == nullptr) return refuse_null("out_data");
-  if (out_bytes == nullptr) return refuse_null("out_bytes");
-  *out_data = nullptr;
-  *out_bytes = 0;
-  return on_pool(pool, [&](Pool& self) { return self.sleeper().backup(ptr, *out_data, *out_bytes); });
+  return call(pool, &Sleeper::backup, ptr, Out{out_data, "out_data"}, Out{out_bytes, "out_bytes"});
 }
 
 gpupool_status_t gpupool_read_backup(gpupool_t* pool, gpupool_ptr_t ptr, void* data, uint64_t bytes) {
   if (data == nullptr) return refuse_null("data");
-  return on_pool(pool, [&](Pool& self) { return self.sleeper().read_backup(ptr, data, bytes); });
+  return call(pool, &Sleeper::read_backup, ptr, data, bytes);
 }
 
 gpupool_status_t gpupool_sim_hold(int32_t device, gpupool_ptr_t ptr) {
-  return guarded([&] { return sim_hold(device, ptr); });
+  return call(sim_hold, device, ptr);
 }
 
 }  // extern "C"

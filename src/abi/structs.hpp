@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <string_view>
+#include <vector>
 
 #include "abi/call.hpp"
 
@@ -63,12 +66,28 @@ void write_element(const Struct& in, void* out, size_t size) noexcept {
   std::memset(static_cast<unsigned char*>(out) + known, 0, size - known);
 }
 
-/// Copies a text for the caller: at most `capacity` bytes with the terminating zero.
-inline void copy_text(const char* from, size_t length, char* text, size_t capacity) noexcept {
-  if (capacity == 0) return;
-  const size_t written = std::min(length, capacity - 1);
-  std::memcpy(text, from, written);
-  text[written] = '\0';
+/// Writes as many elements of such an array as the caller has room for, each as `show` makes it.
+template <typename Value, typename Show = std::identity>
+void write_list(const std::vector<Value>& from, void* to, size_t size, size_t capacity,
+                Show show = {}) noexcept {
+  auto* at = static_cast<unsigned char*>(to);
+  for (size_t i = 0; i < std::min(from.size(), capacity); ++i)
+    write_element(show(from[i]), at + i * size, size);
+}
+
+/// Checks where a text goes, before it is made: its caller gets at most `capacity` bytes with the terminating
+/// zero, and, unless `out` is NULL, a number, which is zero until then.
+template <typename Number>
+Status expect_text(const char* text, size_t capacity, Number* out) noexcept {
+  if (out != nullptr) *out = 0;
+  return capacity != 0 && text == nullptr ? refuse_null("text") : kSuccess;
+}
+
+inline Status give_text(std::string_view words, char* text, size_t capacity,
+                        size_t* out_length = nullptr) noexcept {
+  if (capacity != 0) text[words.copy(text, capacity - 1)] = '\0';
+  if (out_length != nullptr) *out_length = words.size();
+  return kSuccess;
 }
 
 }  // namespace gpupool::internal::abi

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tags, samples and recordings.
-#include "abi/watch.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -10,7 +8,7 @@
 #include <string_view>
 
 #include "abi/call.hpp"
-#include "abi/control.hpp"
+#include "abi/options.hpp"
 #include "abi/structs.hpp"
 #include "base/environment.hpp"
 #include "os/process.hpp"
@@ -50,15 +48,10 @@ Status record_from_environment() {
   return kSuccess;
 }
 
-template <size_t Size>
-void copy_text(char (&to)[Size], const std::string& from) noexcept {
-  (void)from.copy(to, Size - 1);
-}
-
 gpupool_holder_t shown_holder(const Holder& holder) noexcept {
   gpupool_holder_t shown{holder.live_bytes, holder.samples, holder.oldest_ns, holder.newest_ns, {}, {}};
-  copy_text(shown.tag, holder.tag);
-  copy_text(shown.stack, holder.stack);
+  (void)give_text(holder.tag, shown.tag, sizeof shown.tag);
+  (void)give_text(holder.stack, shown.stack, sizeof shown.stack);
   return shown;
 }
 
@@ -85,11 +78,11 @@ extern "C" {
 
 gpupool_status_t gpupool_tag_push(const char* tag) {
   if (tag == nullptr) return refuse_null("tag");
-  return guarded([&] { return push_tag(tag); });
+  return call(push_tag, tag);
 }
 
 gpupool_status_t gpupool_tag_pop(void) {
-  return guarded([] { return pop_tag(); });
+  return call(pop_tag);
 }
 
 gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, size_t holder_size,
@@ -100,10 +93,7 @@ gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, siz
   if (const Status status = check_size(holder_size, "holder_size"); status != kSuccess) return status;
   return on_pool(pool, [&](Pool& self) {
     const std::vector<Holder> all = find_holders(self.sampler());
-    auto* at = reinterpret_cast<unsigned char*>(holders);
-    for (size_t i = 0; i < std::min(all.size(), holder_capacity); ++i) {
-      write_element(shown_holder(all[i]), at + i * holder_size, holder_size);
-    }
+    write_list(all, holders, holder_size, holder_capacity, shown_holder);
     *out_holder_count = all.size();
     return kSuccess;
   });
