@@ -4,15 +4,15 @@
 
 #include <utility>
 
+#include "base/no_copy.hpp"
+
 namespace gpupool::internal {
 
 /// Calls a function when the scope ends, unless cancel() came first. The function must not throw.
 template <typename Function>
-class Defer {
+class Defer : NoCopy {
  public:
   explicit Defer(Function function) : function_(std::move(function)) {}
-  Defer(const Defer&) = delete;
-  Defer& operator=(const Defer&) = delete;
   ~Defer() {
     if (armed_) function_();
   }

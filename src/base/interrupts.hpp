@@ -9,6 +9,7 @@
 
 #include <chrono>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 
 namespace gpupool::internal::interrupts {
@@ -32,11 +33,9 @@ bool has_given_up() noexcept;
 Status end_call(Status status) noexcept;
 
 /// One wait of a call.
-class Patience {
+class Patience : NoCopy {
  public:
   explicit Patience(gpupool_wait_t wait) noexcept : wait_(wait) {}
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
 
   /// Whether is_over() has to be asked now: at first, and after each slice.
   bool is_due() const noexcept;
@@ -51,11 +50,9 @@ class Patience {
 };
 
 /// While it lives, this thread's waits are not ended: what must be undone or ended, is.
-class Off {
+class Off : NoCopy {
  public:
   Off() noexcept;
-  Off(const Off&) = delete;
-  Off& operator=(const Off&) = delete;
   ~Off();
 };
 

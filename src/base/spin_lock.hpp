@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "base/no_copy.hpp"
+
 namespace gpupool::internal {
 
 /// Some 50 ns for whoever waits for another core: it takes little of what threads on the same core share.
@@ -31,11 +33,9 @@ class SpinLock {
 };
 
 /// Holds a SpinLock for a scope. For core, which must not include <mutex> and its system locks.
-class SpinGuard {
+class SpinGuard : NoCopy {
  public:
   explicit SpinGuard(SpinLock& lock) noexcept : lock_(lock) { lock_.lock(); }
-  SpinGuard(const SpinGuard&) = delete;
-  SpinGuard& operator=(const SpinGuard&) = delete;
   ~SpinGuard() { lock_.unlock(); }
 
  private:

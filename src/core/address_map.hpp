@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "core/bitmap.hpp"
 #include "core/range.hpp"
 
@@ -22,12 +23,10 @@ namespace gpupool::internal {
 /// None is freed, so a late find() still reads a record, though perhaps another block's.
 ///
 /// One writer at a time (the pool's lock). find() needs no lock: two or three dependent loads.
-class AddressMap {
+class AddressMap : NoCopy {
  public:
   AddressMap();
   ~AddressMap();
-  AddressMap(const AddressMap&) = delete;
-  AddressMap& operator=(const AddressMap&) = delete;
 
   /// Whether [address, address + size) can be registered at all.
   static bool covers(Address address, uint64_t size) noexcept {

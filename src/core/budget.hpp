@@ -8,16 +8,15 @@
 #include <memory>
 #include <utility>
 
+#include "base/no_copy.hpp"
 #include "base/spin_lock.hpp"
 
 namespace gpupool::internal {
 
 /// A budget that other processes are charged to as well.
-class Commons {
+class Commons : NoCopy {
  public:
   Commons() = default;
-  Commons(const Commons&) = delete;
-  Commons& operator=(const Commons&) = delete;
   virtual ~Commons() = default;
 
   /// False, and nothing charged, if there is no room.

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/no_copy.hpp"
 #include "core/chunk_sizer.hpp"
 #include "core/free_index.hpp"
 #include "core/space.hpp"
@@ -32,11 +33,9 @@ struct Gap {
 ///
 /// Invariants (is_valid): exactly its holes and bare ranges are in its indexes; exactly its free chunks are
 /// in `free_chunks()`; reserved() is the memory that backs it.
-class Heap {
+class Heap : NoCopy {
  public:
   Heap(SizeGroup group, Space& space) : group_(group), space_(space) {}
-  Heap(const Heap&) = delete;
-  Heap& operator=(const Heap&) = delete;
 
   SizeGroup group() const noexcept { return group_; }
 

@@ -49,8 +49,6 @@ class Pool {
   /// A child, which takes its options from its parent and shares the parent's device and limit.
   Pool(Pool& parent, std::unique_ptr<Helpers> helpers);
   ~Pool();
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
 
   /// Call it once, right after creation.
   Status begin() { return debugger_ != nullptr ? debugger_->begin() : kSuccess; }

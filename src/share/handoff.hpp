@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "share/region.hpp"
 
@@ -92,14 +93,12 @@ class Offer {
 };
 
 /// A block taken from another process, for as long as it lives. Not thread-safe.
-class Taking {
+class Taking : NoCopy {
  public:
   /// INVALID_ARGUMENT: `handle` is none, or of another device. UNAVAILABLE: it is good no more, or the system
   /// forbids it. The descriptors of the parts are this process's own.
   static Status take(std::string_view handle, const char* device, std::unique_ptr<Taking>& taking);
   ~Taking();
-  Taking(const Taking&) = delete;
-  Taking& operator=(const Taking&) = delete;
 
   const Handoff& handoff() const noexcept { return handoff_; }
   /// Once the chunks are mapped.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/no_copy.hpp"
 #include "base/spin_lock.hpp"
 #include "os/thread.hpp"
 #include "share/broker.hpp"
@@ -43,11 +44,9 @@ class Owner {
 
 /// All functions may be called from any thread. In a child after fork they do nothing, because it is not a
 /// member.
-class Member : public std::enable_shared_from_this<Member> {
+class Member : public std::enable_shared_from_this<Member>, NoCopy {
  public:
   Member(std::unique_ptr<Owner> owner, const Place& place) : owner_(std::move(owner)), place_(place) {}
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
   /// Leaves: puts everything back.
   ~Member();
 
@@ -154,12 +153,10 @@ class Member : public std::enable_shared_from_this<Member> {
 };
 
 /// Waits for memory in fair order: by priority, then by arrival. While it lives, free memory is kept for it.
-class Turn {
+class Turn : NoCopy {
  public:
   /// `asker`: a pool that does not sleep for it; 0: none.
   Turn(Member& member, uint64_t bytes, uint64_t nanoseconds, uint64_t asker = 0) noexcept;
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
   ~Turn();
 
   /// Asks the neighbours until the group and the device have what this member wants. False: the time is up,

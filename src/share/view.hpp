@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "share/region.hpp"
 
 namespace gpupool::internal::share {
@@ -35,11 +36,9 @@ struct Standing {
   int64_t created = 0;
 };
 
-class View {
+class View : NoCopy {
  public:
   View() = default;
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
   ~View();
 
   /// UNAVAILABLE: there is no such region, or it cannot be used.

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "base/spin_lock.hpp"
 #include "watch/stack.hpp"
 #include "watch/tags.hpp"
@@ -55,7 +56,7 @@ void set_sample_distance(uint64_t bytes, Sparing sparing = Sparing::nothing) noe
 Status read_sample_distance();
 
 /// The samples of one pool.
-class Sampler {
+class Sampler : NoCopy {
  public:
   static constexpr uint64_t kLeastDistance = uint64_t{1} << 20;
   static constexpr uint64_t kMostDistance = uint64_t{64} << 20;
@@ -63,8 +64,6 @@ class Sampler {
 
   Sampler() = default;
   ~Sampler();
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
 
   /// Draws marks above `live` bytes, unless that was already done for the current distance and thinning.
   void draw(Marks& marks, uint64_t live) noexcept;

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "device/cuda/api.hpp"
 #include "device/cuda/compute_sanitizer.hpp"
 #include "device/cuda/host_pages.hpp"
@@ -32,11 +33,9 @@ struct CudaDeviceSetup {
 /// How chunks of a device are created.
 cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shareable, bool rdma) noexcept;
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, NoCopy {
  public:
   CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup);
-  CudaDevice(const CudaDevice&) = delete;
-  CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice() override;
 
   const DeviceInfo& info() const noexcept override { return setup_.info; }

@@ -4,17 +4,16 @@
 
 #include <span>
 
+#include "base/no_copy.hpp"
 #include "device/cuda/api.hpp"
 #include "device/device.hpp"
 
 namespace gpupool::internal {
 
 /// Call its functions inside a CudaScope.
-class CudaInspection {
+class CudaInspection : NoCopy {
  public:
   explicit CudaInspection(const CudaDriver& driver) noexcept : driver_(driver) {}
-  CudaInspection(const CudaInspection&) = delete;
-  CudaInspection& operator=(const CudaInspection&) = delete;
 
   /// Has the driver compile the kernel, once.
   Status load();

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/no_copy.hpp"
 #include "device/cuda/api.hpp"
 
 namespace gpupool::internal {
@@ -13,11 +14,9 @@ namespace gpupool::internal {
 /// Whoever made such a context may end it at any time. Its streams' work has ended then, and its events must
 /// not be touched. Since the driver gives the handle to another context later, a context is known by a number
 /// that no other one has, before or after.
-class OtherContexts {
+class OtherContexts : NoCopy {
  public:
   explicit OtherContexts(const CudaDriver& driver) noexcept : driver_(driver) {}
-  OtherContexts(const OtherContexts&) = delete;
-  OtherContexts& operator=(const OtherContexts&) = delete;
 
   /// The number of a context that is there, legal while streams capture. Throws std::bad_alloc.
   Status learn(cuda::CUcontext context, uint64_t& number);

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "device/cuda/api.hpp"
 #include "device/device.hpp"
 
@@ -14,11 +15,9 @@ namespace gpupool::internal {
 Status check_peer(const CudaDriver& driver, cuda::CUdevice device, cuda::CUdevice peer);
 
 /// The device itself, and the peers that it ever had. What calls the driver wants a CudaScope around it.
-class PeerAccess {
+class PeerAccess : NoCopy {
  public:
   PeerAccess(const CudaDriver& driver, cuda::CUdevice device, const std::vector<cuda::CUdevice>& peers);
-  PeerAccess(const PeerAccess&) = delete;
-  PeerAccess& operator=(const PeerAccess&) = delete;
 
   /// See Device::add_peer; chunks that are mapped stay as they are.
   Status add(cuda::CUdevice peer);

@@ -2,6 +2,7 @@
 // What surrounds a call of the CUDA driver.
 #pragma once
 
+#include "base/no_copy.hpp"
 #include "device/cuda/api.hpp"
 
 namespace gpupool::internal {
@@ -13,16 +14,13 @@ enum class CaptureSafety { safe, unsafe };
 /// For its lifetime, `context` is current on this thread (null: whatever is), and with `unsafe` the thread's
 /// capture mode is relaxed, because the pool's work on its own memory belongs to no graph. Afterwards both
 /// are restored. Once the driver has gone, it calls nothing, not even at the end.
-class CudaScope {
+class CudaScope : NoCopy {
  public:
   CudaScope(const CudaDriver& driver, cuda::CUcontext context, CaptureSafety safety) noexcept
       : driver_(driver), status_(cuda_usable()) {
     if (status_ == kSuccess) status_ = make_current(context);
     if (status_ == kSuccess && safety == CaptureSafety::unsafe) status_ = relax();
   }
-
-  CudaScope(const CudaScope&) = delete;
-  CudaScope& operator=(const CudaScope&) = delete;
 
   ~CudaScope() {
     if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "device/cuda/other_contexts.hpp"
 #include "device/device.hpp"
 
@@ -15,12 +16,10 @@ namespace gpupool::internal {
 /// Events of the device's own context have the driver's handles as numbers, which are even. Those of other
 /// contexts, of which there are few, have odd numbers of their own, used once: if a context ends, the driver
 /// may give their handles to others.
-class SpareEvents {
+class SpareEvents : NoCopy {
  public:
   SpareEvents(const CudaDriver& driver, OtherContexts& contexts) noexcept
       : driver_(driver), contexts_(contexts) {}
-  SpareEvents(const SpareEvents&) = delete;
-  SpareEvents& operator=(const SpareEvents&) = delete;
 
   // Call these inside a CudaScope.
 

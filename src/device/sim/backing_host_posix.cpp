@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "base/no_copy.hpp"
 #include "device/sim/backing.hpp"
 #include "os/files.hpp"
 
@@ -40,11 +41,9 @@ Status host_failure(const char* what, uint64_t size) noexcept {
               static_cast<unsigned long long>(size), std::strerror(errno));
 }
 
-class HostBacking final : public SimBacking {
+class HostBacking final : public SimBacking, NoCopy {
  public:
   HostBacking() = default;
-  HostBacking(const HostBacking&) = delete;
-  HostBacking& operator=(const HostBacking&) = delete;
   ~HostBacking() override {
     for (const auto& [offset, memory] : imported_) close(memory.file);
     if (store_ >= 0) close(store_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "device/sim/settings.hpp"
 #include "device/sim/shared.hpp"
@@ -14,12 +15,10 @@
 namespace gpupool::internal {
 
 /// Not thread-safe: the device's lock is held.
-class SimCapacity {
+class SimCapacity : NoCopy {
  public:
   explicit SimCapacity(const SimSettings& settings) noexcept
       : device_(settings.capacity), host_(settings.host), is_integrated_(settings.is_integrated) {}
-  SimCapacity(const SimCapacity&) = delete;
-  SimCapacity& operator=(const SimCapacity&) = delete;
 
   /// From now on other processes share the device's memory.
   void share(std::unique_ptr<SimShared> shared) noexcept { shared_ = std::move(shared); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "device/sim/backing.hpp"
 #include "device/sim/capacity.hpp"
@@ -13,7 +14,7 @@
 namespace gpupool::internal {
 
 /// Not thread-safe: the device's lock is held.
-class SimChunks {
+class SimChunks : NoCopy {
  public:
   struct Chunk {
     uint64_t size = 0;
@@ -26,8 +27,6 @@ class SimChunks {
 
   SimChunks(SimBacking& backing, SimCapacity& capacity, SimFaults& faults) noexcept
       : backing_(backing), capacity_(capacity), faults_(faults) {}
-  SimChunks(const SimChunks&) = delete;
-  SimChunks& operator=(const SimChunks&) = delete;
 
   Status create(uint64_t size, ChunkHandle& chunk);
   Status release(ChunkHandle chunk);

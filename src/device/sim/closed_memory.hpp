@@ -8,18 +8,17 @@
 #include <map>
 #include <optional>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "device/sim/memory_checkers.hpp"
 
 namespace gpupool::internal {
 
 /// Not thread-safe: the device's lock is held. Costs nothing until something is closed.
-class ClosedMemory {
+class ClosedMemory : NoCopy {
  public:
   /// `is_host`: addresses are pointers of this process.
   explicit ClosedMemory(bool is_host) noexcept : is_host_(is_host) {}
-  ClosedMemory(const ClosedMemory&) = delete;
-  ClosedMemory& operator=(const ClosedMemory&) = delete;
   ~ClosedMemory() { open(0, ~uint64_t{0}); }
 
   /// What the pool says: see Device::annotate. If the host has no memory for the records, more stays open.
@@ -34,11 +33,9 @@ class ClosedMemory {
   void written(Address address, uint64_t size) const noexcept;
 
   /// While it lives, the library may touch what is closed there, without a tool complaining.
-  class Leave {
+  class Leave : NoCopy {
    public:
     Leave(const ClosedMemory& closed, Address address, uint64_t size) noexcept;
-    Leave(const Leave&) = delete;
-    Leave& operator=(const Leave&) = delete;
     ~Leave() { closed_.repeat(address_, size_); }
 
    private:

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "device/sim/access.hpp"
 #include "device/sim/backing.hpp"
@@ -24,7 +25,7 @@
 namespace gpupool::internal {
 
 /// Not thread-safe: the device's lock is held.
-class SimMemory {
+class SimMemory : NoCopy {
  public:
   /// Addresses backed by physical memory: a mapping, or a block of the driver's malloc.
   struct Extent {
@@ -54,8 +55,6 @@ class SimMemory {
         capacity_(settings),
         chunks_(*backing_, capacity_, faults),
         reservations_(*backing_, faults) {}
-  SimMemory(const SimMemory&) = delete;
-  SimMemory& operator=(const SimMemory&) = delete;
   ~SimMemory();
 
   SimBacking& backing() noexcept { return *backing_; }

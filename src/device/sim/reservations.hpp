@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "device/sim/backing.hpp"
 #include "device/sim/clock.hpp"
@@ -12,11 +13,9 @@
 namespace gpupool::internal {
 
 /// Not thread-safe: the device's lock is held.
-class SimReservations {
+class SimReservations : NoCopy {
  public:
   SimReservations(SimBacking& backing, SimFaults& faults) noexcept : backing_(backing), faults_(faults) {}
-  SimReservations(const SimReservations&) = delete;
-  SimReservations& operator=(const SimReservations&) = delete;
   ~SimReservations();
 
   Status reserve(uint64_t size, Address& base);

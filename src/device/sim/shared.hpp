@@ -14,18 +14,17 @@
 #include <memory>
 #include <string>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 
 namespace gpupool::internal {
 
 /// Not thread-safe: the device's lock is held, around fork too.
-class SimShared {
+class SimShared : NoCopy {
  public:
   /// `shared` stays null if the environment has no GPUPOOL_SIM_SHARED. INVALID_ARGUMENT: it is not a valid
   /// name; UNAVAILABLE: the file cannot be used.
   static Status open(int32_t ordinal, std::unique_ptr<SimShared>& shared);
-  SimShared(const SimShared&) = delete;
-  SimShared& operator=(const SimShared&) = delete;
   ~SimShared();
 
   /// False, and nothing charged, if all processes together would hold more than `capacity`.

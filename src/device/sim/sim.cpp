@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/interrupts.hpp"
+#include "base/no_copy.hpp"
 #include "device/sim/prices.hpp"
 #include "device/sim/registry.hpp"
 
@@ -15,12 +16,10 @@ namespace {
 
 namespace price = sim_prices;
 
-class SimDevice final : public Device {
+class SimDevice final : public Device, NoCopy {
  public:
   /// The state's lock is held.
   explicit SimDevice(SimState& state) : state_(state), machine_(*state.machine) { ++state_.open; }
-  SimDevice(const SimDevice&) = delete;
-  SimDevice& operator=(const SimDevice&) = delete;
   ~SimDevice() override {
     const std::lock_guard lock(state_.mutex);
     --state_.open;

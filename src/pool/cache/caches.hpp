@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "pool/cache/thread_cache.hpp"
 
 namespace gpupool::internal {
@@ -13,11 +14,9 @@ namespace gpupool::internal {
 /// Caches live as long as the pool. When a thread ends, its cache keeps its blocks and waits for the next new
 /// thread, so there are never more caches than threads at a time. Guarded by the pool's lock. Each cache has
 /// a lock of its own, taken after the pool's.
-class Caches {
+class Caches : NoCopy {
  public:
   Caches() = default;
-  Caches(const Caches&) = delete;
-  Caches& operator=(const Caches&) = delete;
   ~Caches();
 
   /// A cache for a thread that has none. Throws std::bad_alloc.
@@ -42,11 +41,9 @@ class Caches {
   }
 
   /// Locks every cache while it lives, so that no block changes hands and all counters are of one moment.
-  class AllLocked {
+  class AllLocked : NoCopy {
    public:
     explicit AllLocked(const Caches& caches) noexcept : caches_(caches) { caches_.lock_all(); }
-    AllLocked(const AllLocked&) = delete;
-    AllLocked& operator=(const AllLocked&) = delete;
     ~AllLocked() { caches_.unlock_all(); }
 
    private:

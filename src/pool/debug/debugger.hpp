@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/no_copy.hpp"
 #include "pool/debug/block_history.hpp"
 #include "pool/debug/fences.hpp"
 #include "pool/debug/findings.hpp"
@@ -30,12 +31,10 @@ struct PoolState;
 struct StreamState;
 
 /// Guarded by the pool's lock, except what says otherwise.
-class Debugger final : public Keeper {
+class Debugger final : public Keeper, NoCopy {
  public:
   Debugger(PoolState& pool, SlowMalloc& slow_malloc, SlowFree& slow_free, Reclaimer& reclaimer,
            Watcher& watcher);
-  Debugger(const Debugger&) = delete;
-  Debugger& operator=(const Debugger&) = delete;
 
   const DebugModes& modes() const noexcept { return modes_; }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "pool/rules/pool_lock.hpp"
 
@@ -18,11 +19,9 @@ struct PoolState;
 struct StreamState;
 
 /// Guarded by the pool's lock.
-class Fences {
+class Fences : NoCopy {
  public:
   explicit Fences(PoolState& pool) : pool_(pool) {}
-  Fences(const Fences&) = delete;
-  Fences& operator=(const Fences&) = delete;
 
   /// Makes a live block that nobody owns yet, as Heap::allocate does. If it throws std::bad_alloc, nothing
   /// has changed.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "pool/debug/inspector.hpp"
 
 namespace gpupool::internal {
@@ -16,12 +17,10 @@ class BlockHistory;
 struct PoolState;
 
 /// Guarded by the pool's lock, except what says otherwise.
-class Findings {
+class Findings : NoCopy {
  public:
   Findings(PoolState& pool, BlockHistory& book, Inspector& inspector) noexcept
       : pool_(pool), history_(book), inspector_(inspector) {}
-  Findings(const Findings&) = delete;
-  Findings& operator=(const Findings&) = delete;
 
   /// What the device has found since the last call. It has to be told.
   std::vector<Finding> collect() noexcept;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "device/device.hpp"
 #include "pool/debug/block_history.hpp"
 
@@ -58,11 +59,9 @@ class Looks {
 };
 
 /// Guarded by the pool's lock.
-class Inspector {
+class Inspector : NoCopy {
  public:
   Inspector(MeteredDevice& device, const Streams& streams) : device_(device), streams_(streams) {}
-  Inspector(const Inspector&) = delete;
-  Inspector& operator=(const Inspector&) = delete;
 
   /// Allocate and free page-locked memory. Call end() once no look is under way. Both may wait for the GPU.
   Status begin();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/no_copy.hpp"
 #include "core/range.hpp"
 #include "pool/debug/block_history.hpp"
 #include "pool/debug/inspector.hpp"
@@ -12,13 +13,11 @@
 namespace gpupool::internal {
 
 /// Blocks leave in the order in which they came. Guarded by the pool's lock.
-class Quarantine {
+class Quarantine : NoCopy {
  public:
   /// Holds back `bytes` of blocks; 0: as many as are worth a look.
   Quarantine(uint64_t bytes, BlockHistory& book, Inspector& inspector)
       : bytes_(bytes), history_(book), inspector_(inspector) {}
-  Quarantine(const Quarantine&) = delete;
-  Quarantine& operator=(const Quarantine&) = delete;
 
   /// Blocks wait only until there are enough to look at them together.
   bool is_for_looks() const noexcept { return bytes_ == 0; }

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "core/chunk.hpp"
 #include "core/space.hpp"
 #include "pool/memory/pool_log.hpp"
@@ -37,13 +38,11 @@ struct OldMapping {
 };
 
 /// Guarded by the pool's lock. A chunk that the device does not take back stays counted, and in hand.
-class Backing {
+class Backing : NoCopy {
  public:
   Backing(MeteredDevice& device, Ledger& ledger, Space& space, const Retention& retention,
           const PoolLog& log) noexcept
       : device_(device), ledger_(ledger), space_(space), retention_(retention), log_(log) {}
-  Backing(const Backing&) = delete;
-  Backing& operator=(const Backing&) = delete;
 
   /// Creates a chunk that backs nothing yet. OVER_LIMIT, or the driver's error. Throws std::bad_alloc.
   Status create(uint64_t size, Chunk*& chunk);

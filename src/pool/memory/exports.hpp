@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/no_copy.hpp"
 #include "core/range.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "share/handoff.hpp"
@@ -17,11 +18,9 @@ namespace gpupool::internal {
 struct PoolState;
 
 /// Guarded by the pool's lock.
-class Exports {
+class Exports : NoCopy {
  public:
   explicit Exports(PoolState& pool) noexcept : pool_(pool) {}
-  Exports(const Exports&) = delete;
-  Exports& operator=(const Exports&) = delete;
 
   Status add(Address address, std::string& handle);
   /// The block, if it is exported, else 0; for 0, any that is.
@@ -63,11 +62,9 @@ class Exports {
 };
 
 /// Guarded by the pool's lock.
-class Imports {
+class Imports : NoCopy {
  public:
   explicit Imports(PoolState& pool) noexcept : pool_(pool) {}
-  Imports(const Imports&) = delete;
-  Imports& operator=(const Imports&) = delete;
 
   Status open(std::string_view handle, Address& address, uint64_t& size);
   Status close(PoolLock& lock, Address address);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/size.hpp"
 #include "gpupool/gpupool.h"
@@ -19,21 +20,17 @@ namespace gpupool::internal {
 class Streams;
 
 /// Guarded by the pool's lock. What is public is for sleep to change.
-class Gate {
+class Gate : NoCopy {
  public:
   using Lock = PoolLock;
 
   explicit Gate(Streams& streams) : streams_(streams) {}  // may throw std::bad_alloc
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
 
   /// A malloc that may have to wait for a wake. If it had to, the pool does not sleep again before it leaves:
   /// else it might never find the pool awake. For as long as it holds the lock, or gives way to others.
-  class WaitingMalloc {
+  class WaitingMalloc : NoCopy {
    public:
     explicit WaitingMalloc(Gate& gate) noexcept : gate_(gate) {}
-    WaitingMalloc(const WaitingMalloc&) = delete;
-    WaitingMalloc& operator=(const WaitingMalloc&) = delete;
     ~WaitingMalloc() { leave(); }
     Status admit(Lock& lock) { return gate_.is_awake() ? kSuccess : gate_.refuse_or_wait(lock, *this); }
     void leave() noexcept {

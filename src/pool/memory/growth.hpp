@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "core/supply.hpp"
 #include "pool/memory/addresses.hpp"
 #include "pool/memory/source.hpp"
@@ -15,13 +16,11 @@
 namespace gpupool::internal {
 
 /// Lives for one call of ChunkSource::grow, under the pool's lock.
-class Growth {
+class Growth : NoCopy {
  public:
   Growth(PoolState& pool, Addresses& addresses, const Request& request, bool capturing);
   /// Tells the governor how long moving took.
   ~Growth();
-  Growth(const Growth&) = delete;
-  Growth& operator=(const Growth&) = delete;
 
   /// Makes one hole for the request in its stream's heap. On failure nothing is lost: what was mapped by
   /// then is a hole. Throws std::bad_alloc.

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/defer.hpp"
+#include "base/no_copy.hpp"
 #include "core/chunk_sizer.hpp"
 #include "core/counters.hpp"
 #include "core/space.hpp"
@@ -40,13 +41,11 @@ struct ShortageCounts {
 
 /// Guarded by its lock, except what guards itself: the device, the budget, and the map of blocks, which needs
 /// no lock to be read. Outlives every room of the pool.
-struct PoolState {
+struct PoolState : NoCopy {
   PoolState(std::shared_ptr<Device> its_device, const PoolOptions& its_options);
   struct Child {};
   /// A child's: shares the parent's device, limit and announcements.
   PoolState(Child, PoolState& parent);
-  PoolState(const PoolState&) = delete;
-  PoolState& operator=(const PoolState&) = delete;
 
   /// Takes the lock for a call, and begins a new round of questions to the driver. What the call changes is
   /// shown to other processes as it leaves.

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/range.hpp"
 #include "device/device.hpp"
@@ -14,11 +15,9 @@ class Source;
 struct PoolState;
 
 /// Guarded by the pool's lock.
-class Protections {
+class Protections : NoCopy {
  public:
   explicit Protections(PoolState& pool) noexcept : pool_(pool) {}
-  Protections(const Protections&) = delete;
-  Protections& operator=(const Protections&) = delete;
 
   /// What gpupool_protect does. Throws std::bad_alloc.
   Status set(Source& source, Address address, Permission access);

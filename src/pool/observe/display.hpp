@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "base/no_copy.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "watch/stats_page.hpp"
 
@@ -17,12 +18,10 @@ class Sleeper;
 struct PoolState;
 
 /// Guarded by the pool's lock.
-class Display final : public Onlooker {
+class Display final : public Onlooker, NoCopy {
  public:
   Display(PoolState& pool, const Sampler& sampler, const Sleeper& sleeper) noexcept
       : pool_(pool), sampler_(sampler), sleeper_(sleeper) {}
-  Display(const Display&) = delete;
-  Display& operator=(const Display&) = delete;
 
   /// From now on, shows the figures in a slot of this process's page; null: no longer. Takes the pool's lock.
   void show_in(shown::Slot* slot) noexcept;

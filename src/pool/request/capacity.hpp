@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/budget.hpp"
 #include "pool/rules/stream_user.hpp"
@@ -15,12 +16,10 @@ class Reclaimer;
 struct PoolState;
 
 /// Call it with no lock held. What the functions of gpupool.h with the same names do.
-class Capacity {
+class Capacity : NoCopy {
  public:
   Capacity(PoolState& pool, Source& source, Reclaimer& reclaimer) noexcept
       : pool_(pool), source_(source), reclaimer_(reclaimer) {}
-  Capacity(const Capacity&) = delete;
-  Capacity& operator=(const Capacity&) = delete;
 
   Status trim(uint64_t target, uint64_t& released, const char* why);
   /// Releases cached chunks until they come to `bytes`, or none is left.

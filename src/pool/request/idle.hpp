@@ -12,17 +12,17 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/no_copy.hpp"
+
 namespace gpupool::internal {
 
 class Device;
 struct PoolState;
 
 /// Of one pool; guarded by its lock, except where it says otherwise.
-class Idle {
+class Idle : NoCopy {
  public:
   explicit Idle(PoolState& pool) noexcept : pool_(pool) {}
-  Idle(const Idle&) = delete;
-  Idle& operator=(const Idle&) = delete;
 
   /// The time begins anew: a malloc is made, or nothing more can be released now. Needs no lock, and costs
   /// nothing where the pool has no idle time.

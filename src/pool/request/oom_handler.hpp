@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/no_copy.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::internal {
@@ -12,11 +13,9 @@ class PoolLock;
 struct PoolState;
 
 /// Guarded by the pool's lock.
-class OomHandler {
+class OomHandler : NoCopy {
  public:
   explicit OomHandler(PoolState& pool) noexcept : pool_(pool) {}
-  OomHandler(const OomHandler&) = delete;
-  OomHandler& operator=(const OomHandler&) = delete;
 
   void set(gpupool_oom_fn_t fn, void* user) noexcept {
     fn_ = fn;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/range.hpp"
 #include "pool/memory/exports.hpp"
@@ -20,11 +21,9 @@ struct PoolState;
 struct ThreadCache;
 
 /// Guarded by the pool's lock, which it gives up where it is passed.
-class Reclaimer {
+class Reclaimer : NoCopy {
  public:
   Reclaimer(PoolState& pool, Exports& exports) noexcept : pool_(pool), exports_(exports) {}
-  Reclaimer(const Reclaimer&) = delete;
-  Reclaimer& operator=(const Reclaimer&) = delete;
 
   /// From here on freed blocks go to `debug` in place of their heaps, if there are debug modes, and those
   /// that sleep alone to `sleep`.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/no_copy.hpp"
 #include "pool/memory/request.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "share/member.hpp"
@@ -19,15 +20,13 @@ struct PoolState;
 
 /// For requests that cached memory could not serve, and for which the device or the limit had no room. Under
 /// the pool's lock, which it gives up for whatever may take long.
-class Shortage {
+class Shortage : NoCopy {
  public:
   /// Tries a request again. It leaves nothing out.
   using Retry = std::function<Status(Range*& block)>;
 
   Shortage(PoolState& pool, Reclaimer& reclaimer, Helpers& helpers, OomHandler& handler) noexcept
       : pool_(pool), reclaimer_(reclaimer), helpers_(helpers), handler_(handler) {}
-  Shortage(const Shortage&) = delete;
-  Shortage& operator=(const Shortage&) = delete;
 
   /// Goes through the stages until the request is served; `status` says what was short. Throws
   /// std::bad_alloc.

@@ -2,6 +2,7 @@
 // Frees that no thread's cache can take alone, and other streams that use a block.
 #pragma once
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/range.hpp"
 #include "pool/rules/stream_user.hpp"
@@ -15,12 +16,10 @@ struct PoolState;
 struct StreamState;
 
 /// Guarded by the pool's lock.
-class SlowFree {
+class SlowFree : NoCopy {
  public:
   SlowFree(PoolState& pool, Reclaimer& reclaimer, Protections& protections, Watcher& watcher) noexcept
       : pool_(pool), reclaimer_(reclaimer), protections_(protections), watcher_(watcher) {}
-  SlowFree(const SlowFree&) = delete;
-  SlowFree& operator=(const SlowFree&) = delete;
 
   /// The user may be GPUPOOL_STREAM_UNKNOWN's.
   Status free(Address address, StreamUser user);

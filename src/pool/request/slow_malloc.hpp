@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/range.hpp"
 #include "pool/memory/gate.hpp"
@@ -24,7 +25,7 @@ struct PoolState;
 struct ThreadCache;
 
 /// Guarded by the pool's lock, which it gives up for whatever may take long.
-class SlowMalloc {
+class SlowMalloc : NoCopy {
  public:
   SlowMalloc(PoolState& pool, Source& source, RunStealer& stealer, Reclaimer& reclaimer, Shortage& shortage,
              Watcher& watcher, Sampler& sampler) noexcept
@@ -35,8 +36,6 @@ class SlowMalloc {
         shortage_(shortage),
         watcher_(watcher),
         sampler_(sampler) {}
-  SlowMalloc(const SlowMalloc&) = delete;
-  SlowMalloc& operator=(const SlowMalloc&) = delete;
 
   /// From now on threads' caches keep nothing that is freed.
   void keep_no_lanes() noexcept { keeps_lanes_ = false; }

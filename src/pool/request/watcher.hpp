@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "core/range.hpp"
 #include "pool/request/watched_call.hpp"
 #include "watch/recorder.hpp"
@@ -22,11 +23,9 @@ struct PoolState;
 struct ThreadCache;
 
 /// Each function says which locks it needs.
-class Watcher {
+class Watcher : NoCopy {
  public:
   Watcher(PoolState& pool, Sampler& sampler) noexcept : pool_(pool), sampler_(sampler) {}
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
 
   /// A recording has begun or ended, or samples have a new distance. Then watch_anew() has to be called for
   /// every pool.

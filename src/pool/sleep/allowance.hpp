@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/no_copy.hpp"
 #include "pool/sleep/sleep_options.hpp"
 
 namespace gpupool::internal {
@@ -12,11 +13,9 @@ namespace gpupool::internal {
 struct GroupLink;
 
 /// Guarded by the pool's lock.
-class Allowance {
+class Allowance : NoCopy {
  public:
   explicit Allowance(const GroupLink& group) noexcept : group_(group) {}
-  Allowance(const Allowance&) = delete;
-  Allowance& operator=(const Allowance&) = delete;
 
   /// From now on, and in this way.
   void give(const SleepOptions& options) noexcept;

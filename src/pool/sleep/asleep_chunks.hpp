@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "pool/sleep/sleep_plan.hpp"
 
@@ -13,11 +14,9 @@ namespace gpupool::internal {
 struct PoolState;
 
 /// Guarded by the pool's lock.
-class AsleepChunks {
+class AsleepChunks : NoCopy {
  public:
   explicit AsleepChunks(PoolState& pool) noexcept : pool_(pool) {}
-  AsleepChunks(const AsleepChunks&) = delete;
-  AsleepChunks& operator=(const AsleepChunks&) = delete;
 
   /// How many sleep with the pool, and old mappings with them.
   uint64_t away() const noexcept { return away_; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/bits.hpp"
+#include "base/no_copy.hpp"
 #include "pool/rules/metered_device.hpp"
 #include "pool/rules/pool_lock.hpp"
 
@@ -14,7 +15,7 @@ namespace gpupool::internal {
 /// One run of bytes, in pieces that never move. Page-locking is slow and holds up others on the machine, so
 /// it is done piece by piece, by several threads, with the pool's lock given up. Guarded by the pool's lock;
 /// only the thread that has the Sleeper's turn changes it.
-class Backup {
+class Backup : NoCopy {
  public:
   using Lock = PoolLock;
 
@@ -22,8 +23,6 @@ class Backup {
   static constexpr uint64_t kPiece = 64 * kMiB;
 
   explicit Backup(MeteredDevice& device) : device_(device) {}
-  Backup(const Backup&) = delete;
-  Backup& operator=(const Backup&) = delete;
 
   /// Allocates until there is room for `bytes`. HOST_OUT_OF_MEMORY if that would take more than three
   /// quarters of what the host has left. On failure, frees again what it has added.

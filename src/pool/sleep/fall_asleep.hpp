@@ -4,6 +4,7 @@
 // driver itself can refuse, and then what has gone comes back.
 #pragma once
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "pool/sleep/sleep_context.hpp"
@@ -19,15 +20,13 @@ Status check_no_capture(const Streams& streams);
 
 /// Lives for one sleep, of a pool or of a block, under the pool's lock, which it gives up for copies and
 /// waits. The thread has the Sleeper's turn.
-class FallAsleep {
+class FallAsleep : NoCopy {
  public:
   using Plan = SleepPlan;
   using Result = gpupool_sleep_result_t;
 
   FallAsleep(SleepContext& in, PoolLock& lock, const SleepOptions& options) noexcept
       : in_(in), lock_(lock), options_(options) {}
-  FallAsleep(const FallAsleep&) = delete;
-  FallAsleep& operator=(const FallAsleep&) = delete;
 
   /// The whole pool. After a failure, what has gone is for the caller to bring back. Throws std::bad_alloc.
   Status run(Result& result);

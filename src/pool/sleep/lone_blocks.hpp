@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "pool/memory/pool_state.hpp"
 #include "pool/request/keeper.hpp"
@@ -18,23 +19,19 @@ class SleepHooks;
 class Reclaimer;
 
 /// Guarded by the pool's lock.
-class LoneBlocks final : public Keeper {
+class LoneBlocks final : public Keeper, NoCopy {
  public:
   LoneBlocks(PoolState& pool, AsleepChunks& chunks, SavedBytes& saved, SleepHooks& hooks) noexcept
       : pool_(pool), chunks_(chunks), saved_(saved), hooks_(hooks) {}
-  LoneBlocks(const LoneBlocks&) = delete;
-  LoneBlocks& operator=(const LoneBlocks&) = delete;
 
   /// A block's way to sleep or back in an awake pool. While it lives, a free of the block waits for its end,
   /// so that the plan's chunks stay. The lock must be held when it ends.
-  class Transit {
+  class Transit : NoCopy {
    public:
     Transit(LoneBlocks& blocks, Reclaimer& reclaimer, Address block) noexcept
         : blocks_(blocks), reclaimer_(reclaimer) {
       blocks_.transit_ = block;
     }
-    Transit(const Transit&) = delete;
-    Transit& operator=(const Transit&) = delete;
     ~Transit();
 
    private:
@@ -44,11 +41,9 @@ class LoneBlocks final : public Keeper {
 
   /// Blocks of which a sleep with a target may choose. A free of one comes to the pool's lock, which forgets
   /// it: what is at the same address later is another block. The lock must be held when it ends.
-  class Watch {
+  class Watch : NoCopy {
    public:
     explicit Watch(LoneBlocks& blocks) noexcept : blocks_(blocks) {}
-    Watch(const Watch&) = delete;
-    Watch& operator=(const Watch&) = delete;
     ~Watch();
 
     /// Throws std::bad_alloc.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "core/space.hpp"
 #include "pool/sleep/backup.hpp"
@@ -16,12 +17,10 @@ namespace gpupool::internal {
 
 /// Guarded by the pool's lock, which it gives up where it is passed. Only the thread that has the Sleeper's
 /// turn changes it, or frees a block that sleeps.
-class SavedBytes {
+class SavedBytes : NoCopy {
  public:
   SavedBytes(MeteredDevice& device, const Space& space) noexcept
       : device_(device), space_(space), backup_(device) {}
-  SavedBytes(const SavedBytes&) = delete;
-  SavedBytes& operator=(const SavedBytes&) = delete;
 
   /// By address.
   const std::vector<SavedRun>& runs() const noexcept { return runs_; }

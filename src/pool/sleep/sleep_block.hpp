@@ -4,6 +4,7 @@
 // pool's lock, where LoneBlocks::take() turns the addresses of its sleeping chunks bare.
 #pragma once
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "pool/sleep/sleep_context.hpp"
@@ -17,14 +18,12 @@ Status check_own(SleepContext& in, Address block);
 
 /// Lives for one call, under the pool's lock, which it gives up for hooks, copies and waits. The thread has
 /// the Sleeper's turn. Throws std::bad_alloc.
-class BlockSleep {
+class BlockSleep : NoCopy {
  public:
   using Result = gpupool_sleep_result_t;
 
   BlockSleep(SleepContext& in, PoolLock& lock, const SleepOptions& options) noexcept
       : in_(in), lock_(lock), options_(options) {}
-  BlockSleep(const BlockSleep&) = delete;
-  BlockSleep& operator=(const BlockSleep&) = delete;
 
   Status sleep(Address address, Result& result);
   /// Wakes a block that sleeps, alone or with its pool.

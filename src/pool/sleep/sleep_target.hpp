@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "pool/sleep/lone_blocks.hpp"
 #include "pool/sleep/sleep_block.hpp"
@@ -27,14 +28,12 @@ Status release_idle(SleepContext& in, uint64_t bytes, gpupool_sleep_result_t& re
 
 /// Lives for one call, under the pool's lock, which it gives up for hooks, copies and waits. The thread has
 /// the Sleeper's turn, and the pool is awake.
-class TargetSleep {
+class TargetSleep : NoCopy {
  public:
   using Result = gpupool_sleep_result_t;
 
   TargetSleep(SleepContext& in, PoolLock& lock, const SleepOptions& options) noexcept
       : in_(in), lock_(lock), options_(options), block_(in, lock, options) {}
-  TargetSleep(const TargetSleep&) = delete;
-  TargetSleep& operator=(const TargetSleep&) = delete;
 
   Status run(Result& result);
 

@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "base/no_copy.hpp"
 #include "pool/sleep/allowance.hpp"
 #include "pool/sleep/sleep_context.hpp"
 #include "pool/sleep/sleep_options.hpp"
@@ -17,15 +18,13 @@ namespace gpupool::internal {
 
 /// Guarded by the pool's lock, which it gives up for what may take long: page-locking, copies, waits. Sleep,
 /// wake and prepare take turns.
-class Sleeper {
+class Sleeper : NoCopy {
  public:
   using Lock = PoolLock;
   using Result = gpupool_sleep_result_t;
 
   Sleeper(PoolState& pool, const SleepParts& parts) noexcept
       : pool_(pool), in_(pool, parts), allowance_(pool.group) {}
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
 
   // What the functions of gpupool.h with these names do. They add to `result`.
 
@@ -81,11 +80,9 @@ class Sleeper {
  private:
   /// A thread's turn to sleep, wake or prepare: one has it at a time. The lock is held when it begins, and
   /// must be when it ends.
-  class Turn {
+  class Turn : NoCopy {
    public:
     Turn(Sleeper& sleeper, Lock& lock) noexcept : sleeper_(sleeper), lock_(lock) {}
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
     ~Turn();
 
     /// Waits for its turn. UNAVAILABLE if this thread has it already.

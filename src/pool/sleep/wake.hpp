@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/no_copy.hpp"
 #include "base/status.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "pool/sleep/sleep_context.hpp"
@@ -19,7 +20,7 @@ namespace gpupool::internal {
 
 /// Lives for one wake, under the pool's lock, which it gives up for copies and waits. The thread has the
 /// Sleeper's turn.
-class Waking {
+class Waking : NoCopy {
  public:
   using Result = gpupool_sleep_result_t;
   /// What it is for: everything, or one block, or only what the pool's own sleep has put away.
@@ -30,8 +31,6 @@ class Waking {
 
   Waking(SleepContext& in, PoolLock& lock, const SleepOptions& options) noexcept
       : in_(in), lock_(lock), options_(options) {}
-  Waking(const Waking&) = delete;
-  Waking& operator=(const Waking&) = delete;
 
   /// Everything from asleep to awake, or a part. On failure all is asleep as before. Throws std::bad_alloc.
   Status run(Part part, Result& result);

@@ -9,18 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/no_copy.hpp"
+
 namespace gpupool::internal {
 
 /// Something that may be short: a device's memory, a limit, what a group leaves. 0: nothing.
 using Scarce = uint64_t;
 
 /// A wake's place in the queue, once it waits.
-class WakePlace {
+class WakePlace : NoCopy {
  public:
   /// `slept_at`: the step in which what is to wake went to sleep.
   explicit WakePlace(uint64_t slept_at) noexcept : number_(slept_at) {}
-  WakePlace(const WakePlace&) = delete;
-  WakePlace& operator=(const WakePlace&) = delete;
   ~WakePlace();
 
   /// Which of these others wait for who come first: those that began to wait before this one did; before it

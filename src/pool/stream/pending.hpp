@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "pool/stream/streams.hpp"
 
 namespace gpupool::internal {
@@ -24,11 +25,9 @@ struct alignas(16) BlockUse {
 /// looked at, since a stream passes its epochs in order. A block whose users nobody knows waits in a batch,
 /// for which all streams are asked in turn. So a free, and each look for what has passed, takes a bounded
 /// number of steps, however many blocks and streams there are. Guarded by the pool's lock.
-class Pending {
+class Pending : NoCopy {
  public:
   explicit Pending(const Streams& streams) : streams_(streams) {}
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
 
   /// Makes one call of add_use() safe. Throws std::bad_alloc.
   void prepare();

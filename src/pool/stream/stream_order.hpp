@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/no_copy.hpp"
 #include "pool/rules/metered_device.hpp"
 
 namespace gpupool::internal {
@@ -15,14 +16,12 @@ namespace gpupool::internal {
 /// covers has passed once all work of the device was waited for. One event covers everything freed before it,
 /// so a few are enough however far the GPU is behind: if no place is left, the event goes that stood closest
 /// to its neighbours. Guarded by the pool's lock. Never allocates.
-class StreamOrder {
+class StreamOrder : NoCopy {
  public:
   /// The owner of all orders counts `round` up. Each order asks the driver at most once a round.
   StreamOrder(MeteredDevice& driver, const uint64_t& round, Stream stream)
       : device_(driver), round_(round), stream_(stream) {}
   ~StreamOrder();
-  StreamOrder(const StreamOrder&) = delete;
-  StreamOrder& operator=(const StreamOrder&) = delete;
 
   Stream stream() const noexcept { return stream_; }
   /// The stream's own, 0: the device's.

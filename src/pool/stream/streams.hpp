@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/no_copy.hpp"
 #include "core/heap.hpp"
 #include "core/list.hpp"
 #include "core/policy.hpp"
@@ -90,7 +91,7 @@ struct StreamState {
 /// A new stream reuses what an old one has left: a state that nobody uses, that holds no block and that the
 /// GPU has passed, with its heaps, memory and addresses. So there are never many more states than streams in
 /// use at a time, however many streams come and go. Guarded by the pool's lock.
-class Streams {
+class Streams : NoCopy {
  public:
   Streams(MeteredDevice& driver, Space& space, bool capture_aware,
           std::shared_ptr<Announcements> announcements = std::make_shared<Announcements>())
@@ -98,8 +99,6 @@ class Streams {
         space_(space),
         capture_aware_(capture_aware),
         announcements_(std::move(announcements)) {}
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
 
   /// Finds or makes the state of a stream, or, in a capture-aware pool, of the capture under way on it.
   /// Resumes a parked stream. Throws std::bad_alloc before anything has changed.
