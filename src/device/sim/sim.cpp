@@ -50,32 +50,25 @@ class SimDevice final : public Device, NoCopy {
                 [&] { return machine_.memory.chunks().create(size, chunk); });
   }
   Status release_chunk(ChunkHandle chunk) override {
-    const std::lock_guard lock(state_.mutex);
-    const double cost = price::at(price::kRelease, machine_.memory.chunks().size_of(chunk));
-    if (const Status status = machine_.enter(Call::release, cost); status != kSuccess) return status;
-    return machine_.memory.chunks().release(chunk);
+    return call(Call::release, price::at(price::kRelease, size_of(chunk)),
+                [&] { return machine_.memory.chunks().release(chunk); });
   }
   Status map(Address address, uint64_t size, ChunkHandle chunk) override {
     return call(Call::map, price::at(price::kMap, size),
                 [&] { return machine_.memory.map(address, size, chunk); });
   }
   Status set_access(Address address, uint64_t size) override {
-    const std::lock_guard lock(state_.mutex);
-    const double cost = price_of_mappings(price::kSetAccess, address, size);
-    if (const Status status = machine_.enter(Call::set_access, cost); status != kSuccess) return status;
-    return machine_.memory.set_access(address, size, accessors_);
+    return call(Call::set_access, price_of_mappings(price::kSetAccess, address, size),
+                [&] { return machine_.memory.set_access(address, size, accessors_); });
   }
   Status protect(Address address, uint64_t size, Permission access) override {
-    const std::lock_guard lock(state_.mutex);
-    const double cost = price_of_mappings(price::kSetAccess, address, size);
-    if (const Status status = machine_.enter(Call::set_access, cost); status != kSuccess) return status;
-    return machine_.memory.protect(address, size, access, accessors_);
+    return call(Call::set_access, price_of_mappings(price::kSetAccess, address, size),
+                [&] { return machine_.memory.protect(address, size, access, accessors_); });
   }
   Status unmap(Address address, uint64_t size) override {
-    const AllSims all;
-    const double cost = price_of_mappings(price::kUnmap, address, size);
-    if (const Status status = machine_.enter(Call::unmap, cost); status != kSuccess) return status;
-    return machine_.memory.unmap(address, size, all.now());
+    return call_among_all(
+        Call::unmap, price_of_mappings(price::kUnmap, address, size),
+        [&](const AllSims& all) { return machine_.memory.unmap(address, size, all.now()); });
   }
 
   // ---- memory between processes
@@ -117,12 +110,12 @@ class SimDevice final : public Device, NoCopy {
   }
   /// Waits for all streams, as cudaFree does.
   Status deallocate(Kind kind, Address address, uint64_t size, Stream) override {
-    const AllSims all;
     const double cost = price::at(price::kMallocPair, size) * (1 - price::kMallocShare);
-    if (const Status status = machine_.enter(Call::free, cost); status != kSuccess) return status;
-    const Status status = machine_.memory.deallocate(kind, address, size, all.now());
-    if (status == kSuccess) machine_.streams.synchronize_all();
-    return status;
+    return call_among_all(Call::free, cost, [&](const AllSims& all) {
+      const Status status = machine_.memory.deallocate(kind, address, size, all.now());
+      if (status == kSuccess) machine_.streams.synchronize_all();
+      return status;
+    });
   }
 
   // ---- order
@@ -210,22 +203,16 @@ class SimDevice final : public Device, NoCopy {
         [&](bool& passed) { return machine_.streams.is_idle(stream, passed); });
   }
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
-    return sim_attempt([&] {
-      const AllSims all;
-      return machine_.copy(all.machines(), destination, source, size, stream);
-    });
+    return among_all(
+        [&](const AllSims& all) { return machine_.copy(all.machines(), destination, source, size, stream); });
   }
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
-    return sim_attempt([&] {
-      const AllSims all;
+    return among_all([&](const AllSims& all) {
       return machine_.fill(all.machines(), destination, value * 0x01010101U, size, stream, false);
     });
   }
   Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) override {
-    return sim_attempt([&]() -> Status {
-      const AllSims all;
-      if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
-        return status;
+    return call_among_all(Call::copy, price::kTransfer, [&](const AllSims& all) {
       return machine_.fill(all.machines(), destination, word, size, stream, true);
     });
   }
@@ -238,10 +225,7 @@ class SimDevice final : public Device, NoCopy {
     return kSuccess;
   }
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
-    return sim_attempt([&]() -> Status {
-      const AllSims all;
-      if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
-        return status;
+    return call_among_all(Call::copy, price::kTransfer, [&](const AllSims& all) {
       return machine_.transfer(all.machines(), destination, source, size, stream);
     });
   }
@@ -251,10 +235,7 @@ class SimDevice final : public Device, NoCopy {
   }
   Status begin_inspecting() override { return kSuccess; }
   Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
-    return sim_attempt([&]() -> Status {
-      const AllSims all;
-      if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
-        return status;
+    return call_among_all(Call::copy, price::kTransfer, [&](const AllSims& all) {
       return machine_.inspect(all.machines(), looks, report, stream);
     });
   }
@@ -269,6 +250,21 @@ class SimDevice final : public Device, NoCopy {
     const std::lock_guard lock(state_.mutex);
     if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
     return sim_attempt(action);
+  }
+  /// A call that other devices matter to.
+  template <class Action>
+  Status call_among_all(Call kind, double cost, Action&& action) {
+    return among_all([&](const AllSims& all) -> Status {
+      if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
+      return action(all);
+    });
+  }
+  template <class Action>
+  static Status among_all(Action&& action) {
+    return sim_attempt([&]() -> Status {
+      const AllSims all;
+      return action(all);
+    });
   }
 
   bool is_own(size_t device) const noexcept { return device == static_cast<size_t>(machine_.info.ordinal); }
@@ -289,9 +285,7 @@ class SimDevice final : public Device, NoCopy {
   template <class Action>
   Status on_streams(Call kind, double cost, uint64_t context, Action&& action) {
     if (context == 0) return call(kind, cost, [&] { return action(machine_.streams); });
-    return sim_attempt([&]() -> Status {
-      const AllSims all;
-      if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
+    return call_among_all(kind, cost, [&](const AllSims& all) -> Status {
       SimMachine* const other = all.machines()[context - 1];
       if (other == nullptr) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no such device");
       return action(other->streams);
@@ -311,9 +305,14 @@ class SimDevice final : public Device, NoCopy {
     });
   }
 
+  uint64_t size_of(ChunkHandle chunk) const {
+    const std::lock_guard lock(state_.mutex);
+    return machine_.memory.chunks().size_of(chunk);
+  }
   /// Charged for each mapping that the range covers.
   template <size_t kCount>
   double price_of_mappings(const price::Point (&points)[kCount], Address address, uint64_t size) const {
+    const std::lock_guard lock(state_.mutex);
     double sum = 0;
     machine_.memory.for_each_mapping(address, size,
                                      [&](uint64_t mapped) { sum += price::at(points, mapped); });
