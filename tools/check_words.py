@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no file uses a word that docs/words.md bans, in text, comments or names, and that no function in src has
-a name that the page bans.
+"""Checks that no file uses a word that docs/words.md bans, in text, comments or names, that no function in src has a
+name that the page bans, and that a type of the library with a name of one meaning is in the file that the page names.
 
     tools/check_words.py [--write] [ROOT]
 
@@ -27,6 +27,8 @@ RELEASED = "tests/abi/released"  # in the words of its day
 BUILT = {"target", "node_modules", "build", "__pycache__", ".venv"}
 ROW = re.compile(r"\| `([a-z ]+)` \| `([a-z ]+)` \|")
 NAME_ROW = re.compile(r"\| `([a-z_]+)` \| (`[a-z_]+`(?:, `[a-z_]+`)*) \|")
+TYPE_ROW = re.compile(r"\| `([A-Z]\w+)` \| `([\w/]+\.hpp)` \|")
+NOT_OF_LIBRARY = ("src/cli/", "src/frameworks/")
 CODE = {".c", ".cpp", ".h", ".hpp"}
 # Comments and literals, which may say anything; lines stay.
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])*'", re.DOTALL)
@@ -83,6 +85,22 @@ class Names:
             yield code.count("\n", 0, match.start()) + 1, f'a function named "{name}": {better}, see {PAGE}'
 
 
+class Types:
+    """Names of types that have one meaning in the library, and the files that have them."""
+
+    def __init__(self, files):
+        self.files = files
+        self.found = re.compile(rf"\b(?:struct|class)\s+({'|'.join(files)})\b(?!\s*[;>])")
+
+    def complaints(self, text, inside):
+        """The line and the complaint, for each type of such a name in another file."""
+        code = NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+        for match in self.found.finditer(code):
+            file = self.files[match.group(1)]
+            if inside != f"src/{file}":
+                yield code.count("\n", 0, match.start()) + 1, f"a type named {match.group(1)}, which is that of {file}"
+
+
 def rows_of(page, heading, row):
     """The rows of the table under a heading."""
     section = re.split(r"\n##+ ", page.partition(f"\n{heading}\n")[2])[0]
@@ -101,6 +119,10 @@ def names_of(page):
     return Names(dict(rows_of(page, "### Names of functions kept out", NAME_ROW)))
 
 
+def types_of(page):
+    return Types(dict(rows_of(page, "### Types with one meaning", TYPE_ROW)))
+
+
 def files_of(root):
     """All files that we write."""
     files = [path for path in root.glob("*") if path.is_file() and (path.suffix in SUFFIXES or path.name == "Makefile")]
@@ -117,7 +139,7 @@ def files_of(root):
 def check(root, write=False):
     """All complaints, and the number of files checked."""
     page = (root / PAGE).read_text(encoding="utf-8")
-    phrases, names = phrases_of(page), names_of(page)
+    phrases, names, types = phrases_of(page), names_of(page), types_of(page)
     complaints, files = [], files_of(root)
     for path in files:
         text = path.read_text(encoding="utf-8")
@@ -128,7 +150,11 @@ def check(root, write=False):
             if write:
                 text = phrase.replace(text)
         if path.suffix in CODE and path.is_relative_to(root / "src"):
-            complaints += [f"{path.relative_to(root)}:{line}: {what}" for line, what in names.complaints(text)]
+            inside = path.relative_to(root).as_posix()
+            found = list(names.complaints(text))
+            if not inside.startswith(NOT_OF_LIBRARY):
+                found += types.complaints(text, inside)
+            complaints += [f"{inside}:{line}: {what}" for line, what in found]
         if write and text != path.read_text(encoding="utf-8"):
             path.write_text(text, encoding="utf-8")
     return complaints, len(files)

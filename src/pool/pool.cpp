@@ -31,18 +31,18 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return status;
 }
 
-/// Called with the cache's lock, which it gives up. Looks only in the stream's home place.
+/// Called with the cache's lock, which it gives up. Looks only in the stream's home slot.
 [[gnu::always_inline]] inline Status Pool::malloc_locked(ThreadCache& cache, uint64_t size, Stream stream,
                                                          Address& address) {
-  const Lanes::Place& place = cache.lanes.home(stream);
-  Range* block = place.stream == stream ? place.lane->bins.pop(size) : nullptr;
+  const Lanes::Slot& slot = cache.lanes.home(stream);
+  Range* block = slot.stream == stream ? slot.lane->bins.pop(size) : nullptr;
   if (block == nullptr) [[unlikely]]
-    return malloc_further(cache, size, stream, address);
+    return malloc_probing(cache, size, stream, address);
   return malloc_cached(cache, *block, size, address);
 }
 
-/// The same for a stream in another place, and the end for one that was in its own.
-[[gnu::noinline]] Status Pool::malloc_further(ThreadCache& cache, uint64_t size, Stream stream,
+/// The same for a stream in another slot, and the end for one that was in its own.
+[[gnu::noinline]] Status Pool::malloc_probing(ThreadCache& cache, uint64_t size, Stream stream,
                                               Address& address) {
   Lane* lane = cache.lanes.find_elsewhere(stream);
   Range* block = lane != nullptr ? lane->bins.pop(size) : nullptr;
@@ -107,16 +107,16 @@ Status Pool::free(Address address, Stream stream) {
   }
   const uint64_t bytes = block.size;
   const SizeGroup group = group_of(bytes);
-  const Lanes::Place& place = cache.lanes.home(stream);
-  if (place.stream != stream) [[unlikely]]
-    return free_further(block, tag, stream);
-  if (place.lane->push(&block, bytes)) [[unlikely]]
-    return free_marked(block, tag, *place.lane);
+  const Lanes::Slot& slot = cache.lanes.home(stream);
+  if (slot.stream != stream) [[unlikely]]
+    return free_probing(block, tag, stream);
+  if (slot.lane->push(&block, bytes)) [[unlikely]]
+    return free_marked(block, tag, *slot.lane);
   return free_cached(block, tag, group, bytes);
 }
 
-/// The same, for a stream that is not in its home place.
-[[gnu::noinline]] Status Pool::free_further(Range& block, Tag tag, Stream stream) {
+/// The same, for a stream that is not in its home slot.
+[[gnu::noinline]] Status Pool::free_probing(Range& block, Tag tag, Stream stream) {
   auto& cache = static_cast<ThreadCache&>(*tag.owner());
   Lane* lane = cache.lanes.find(stream);
   if (lane == nullptr) {

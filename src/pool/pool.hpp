@@ -195,11 +195,11 @@ class Pool {
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status raise_peak(ThreadCache& cache, Range& block, Address& address);
-  Status malloc_further(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
+  Status malloc_probing(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_cached(ThreadCache& cache, Range& block, uint64_t size, Address& address);
   Status free_locked(Range& block, Tag tag, Address address, Stream stream);
   Status free_contended(Range& block, Tag tag, Address address, Stream stream);
-  Status free_further(Range& block, Tag tag, Stream stream);
+  Status free_probing(Range& block, Tag tag, Stream stream);
   Status free_marked(Range& block, Tag tag, const Lane& lane);
   Status free_cached(Range& block, Tag tag, SizeGroup group, uint64_t bytes);
   Status free_slow(Address address, Stream stream);

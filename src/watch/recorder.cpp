@@ -17,7 +17,7 @@ constinit std::atomic<uint32_t> Recorder::generation_{0};
 constinit std::atomic<bool> Recorder::by_processor_{false};
 constinit std::atomic<StackKinds> Recorder::stacks_{StackKinds{}};
 constinit std::atomic<uint64_t> Recorder::due_{UINT64_MAX};
-constinit std::atomic<Recorder::Turn> Recorder::turn_{nullptr};
+constinit std::atomic<Recorder::TakeTurn> Recorder::turn_{nullptr};
 
 namespace {
 
@@ -270,7 +270,7 @@ Status Recorder::start(Plan plan) {
   return kSuccess;
 }
 
-void Recorder::prepare(StackKinds stacks, Turn turn) noexcept {
+void Recorder::prepare(StackKinds stacks, TakeTurn turn) noexcept {
   stacks_.store(stacks);
   turn_.store(turn);
   has_failure.store(false);
@@ -320,7 +320,7 @@ void Recorder::keep_failure() noexcept {
 
 /// A malloc may have failed before there was any recording.
 void Recorder::take_turn() noexcept {
-  if (const Turn turn = turn_.load()) turn();
+  if (const TakeTurn turn = turn_.load()) turn();
 }
 
 void Recorder::write(const Entry& event) noexcept {

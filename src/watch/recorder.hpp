@@ -66,8 +66,8 @@ class Recorder {
 
   /// Before the first file of a recording. `turn` has a ring's file make way for the next one; it is called
   /// with no lock held.
-  using Turn = void (*)() noexcept;
-  static void prepare(StackKinds stacks, Turn turn) noexcept;
+  using TakeTurn = void (*)() noexcept;
+  static void prepare(StackKinds stacks, TakeTurn turn) noexcept;
   /// None may be under way.
   static Status start(Plan plan);
   /// From here on, events count for when a ring's file is full: what was live does not.
@@ -126,7 +126,7 @@ class Recorder {
   static std::atomic<bool> by_processor_;
   static std::atomic<StackKinds> stacks_;
   static std::atomic<uint64_t> due_;  // in ticks
-  static std::atomic<Turn> turn_;
+  static std::atomic<TakeTurn> turn_;
 };
 
 }  // namespace gpupool::internal

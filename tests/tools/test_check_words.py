@@ -12,6 +12,7 @@ import check_words
 
 ROWS = "| not | but |\n|---|---|\n| `can not` | `cannot` |\n| `is got` | `is had` |\n"
 NAMES = "| not | but |\n|---|---|\n| `give_back` | `release`, `refund` |\n| `obtain` | `allocate` |\n"
+TYPES = "| type | file |\n|---|---|\n| `Turn` | `share/member.hpp` |\n"
 PAGE = f"""# Words
 
 | `a` | `b` |
@@ -25,6 +26,9 @@ PAGE = f"""# Words
 |---|---|
 | range | addresses |
 
+### Types with one meaning
+
+{TYPES}
 ### Names of functions kept out
 
 {NAMES}"""
@@ -91,6 +95,20 @@ class Words(unittest.TestCase):
                 self.assertEqual(self.check(text)[0], [])
         for path in ("tests/x.cpp", "bindings/swig/src/x.hpp", "src/README.md"):
             self.assertEqual(self.check("obtain(x);", path)[0], [], path)
+
+    def test_types_of_one_meaning(self):
+        for text in ("class Turn {", "  struct Turn : NoCopy {", "class Turn final {"):
+            for path in ("src/pool/x.cpp", "src/share/other.hpp"):
+                with self.subTest(text=text, path=path):
+                    complaints, _ = self.check(text, path)
+                    self.assertEqual(complaints, [f"{path}:1: a type named Turn, which is that of share/member.hpp"])
+        for text, path in (
+            ("class Turn {", "src/share/member.hpp"),
+            ("class Turn {", "src/cli/x.cpp"),
+            ("class Turn;\nfriend class Turn;\nclass TakeTurn {", "src/pool/x.cpp"),
+        ):
+            with self.subTest(text=text, path=path):
+                self.assertEqual(self.check(text, path)[0], [])
 
     def test_a_page_without_rows_is_refused(self):
         for page in ("# Words\n", PAGE.replace("`cannot` |", "cannot |"), PAGE.replace("| `allocate` |", "|")):

@@ -118,9 +118,9 @@ class HostBacking final : public SimBacking, NoCopy {
   }
 
   Status map(Address address, uint64_t size, uint64_t offset) override {
-    const Place place = place_of(offset);
+    const FileRange range = range_of(offset);
     void* const mapped = mmap(pointer(address), align_up(size, os::kPageBytes), PROT_NONE,
-                              MAP_SHARED | MAP_FIXED, place.file, static_cast<off_t>(place.offset));
+                              MAP_SHARED | MAP_FIXED, range.file, static_cast<off_t>(range.offset));
     return mapped == MAP_FAILED ? host_failure("map", size) : kSuccess;
   }
 
@@ -157,7 +157,7 @@ class HostBacking final : public SimBacking, NoCopy {
   void map_again(Address address, uint64_t size, uint64_t offset, Permission access) noexcept override {
     const uint64_t length = align_up(size, os::kPageBytes);
     // What was imported is not copied: the child has none of it.
-    if (place_of(offset).file == store_ && store_ >= 0 &&
+    if (range_of(offset).file == store_ && store_ >= 0 &&
         mmap(pointer(address), length, protection_of(access), MAP_SHARED | MAP_FIXED, store_,
              static_cast<off_t>(offset)) != MAP_FAILED) {
       return;
@@ -168,32 +168,32 @@ class HostBacking final : public SimBacking, NoCopy {
   // The kernel checks the host's side of a copy, so that a bad pointer is an error and not a crash.
 
   bool write(uint64_t offset, Address host, uint64_t size) noexcept override {
-    Place place = place_of(offset);
+    FileRange range = range_of(offset);
     while (size != 0) {
-      const ssize_t done = pwrite(place.file, pointer(host), size, static_cast<off_t>(place.offset));
-      if (!advance(done, place.offset, host, size)) return false;
+      const ssize_t done = pwrite(range.file, pointer(host), size, static_cast<off_t>(range.offset));
+      if (!advance(done, range.offset, host, size)) return false;
     }
     return true;
   }
 
   bool read(Address host, uint64_t offset, uint64_t size) noexcept override {
-    Place place = place_of(offset);
+    FileRange range = range_of(offset);
     while (size != 0) {
-      const ssize_t done = pread(place.file, pointer(host), size, static_cast<off_t>(place.offset));
-      if (!advance(done, place.offset, host, size)) return false;
+      const ssize_t done = pread(range.file, pointer(host), size, static_cast<off_t>(range.offset));
+      if (!advance(done, range.offset, host, size)) return false;
     }
     return true;
   }
 
  private:
   /// Where in which file physical memory is.
-  struct Place {
+  struct FileRange {
     int file = -1;
     uint64_t offset = 0;
     uint64_t size = 0;
   };
 
-  Place place_of(uint64_t offset) const noexcept {
+  FileRange range_of(uint64_t offset) const noexcept {
     auto after = imported_.upper_bound(offset);
     if (after != imported_.begin()) {
       const auto& [begin, memory] = *--after;
@@ -241,8 +241,8 @@ class HostBacking final : public SimBacking, NoCopy {
   int store_ = -1;
   int copy_ = -1;  // during a fork
   uint64_t next_offset_ = 0;
-  std::map<uint64_t, Place> imported_;  // by the first offset of their names
-  std::set<uint64_t> shared_;           // what is exported, by its offset
+  std::map<uint64_t, FileRange> imported_;  // by the first offset of their names
+  std::set<uint64_t> shared_;               // what is exported, by its offset
 };
 
 }  // namespace

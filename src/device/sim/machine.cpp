@@ -200,7 +200,7 @@ Status SimMachine::run(const SimMachines& all, const Caller& caller, std::span<c
   memory.accesses().replace(accesses, std::move(records));
   for (const Step& step : steps) {
     for (const Touch& touch : step.touches) {
-      uint64_t& used_until = touch.piece.extent->used_until[static_cast<size_t>(info.ordinal)];
+      uint64_t& used_until = touch.part.extent->used_until[static_cast<size_t>(info.ordinal)];
       used_until = std::max(used_until, step.end);
     }
   }
@@ -239,8 +239,8 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
     std::snprintf(what, sizeof what, "%s of capture %llu", name_of(work.kind), Long{caller.capture});
   }
   SimMachine* const owner = owner_of(all, address, work.size);
-  std::vector<SimMemory::Piece> pieces;
-  if (owner == nullptr || !owner->memory.resolve(address, work.size, pieces)) {
+  std::vector<SimMemory::ExtentPart> parts;
+  if (owner == nullptr || !owner->memory.resolve(address, work.size, parts)) {
     const std::string sleeper = owner != nullptr ? owner->memory.sleepers().name_of(address, work.size) : "";
     return faults.refuse(driver_code::kIllegalAddress,
                          "unmapped address: %s on stream %#llx touches %#llx, %llu bytes%s", what,
@@ -251,20 +251,20 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
                 owner->info.ordinal);
   }
   const SimDeviceSet self = sim_device_set(info.ordinal);
-  for (const SimMemory::Piece& piece : pieces) {
-    if (!is_copy(work) && (piece.extent->accessors & self) == 0) {
+  for (const SimMemory::ExtentPart& part : parts) {
+    if (!is_copy(work) && (part.extent->accessors & self) == 0) {
       return faults.refuse(driver_code::kIllegalAddress,
                            "no access: %s on stream %#llx of device %d touches %#llx, %llu bytes of device "
                            "%d, which gives it none",
                            what, Long{caller.stream}, info.ordinal, Long{address}, Long{work.size},
                            owner->info.ordinal);
     }
-    if (writes && piece.extent->is_read_only) {
+    if (writes && part.extent->is_read_only) {
       return faults.refuse(driver_code::kIllegalAddress,
                            "read-only address: %s on stream %#llx writes to %#llx, %llu bytes", what,
                            Long{caller.stream}, Long{address}, Long{work.size});
     }
-    step.touches.push_back({owner, piece, writes});
+    step.touches.push_back({owner, part, writes});
   }
   const auto closed = work.is_own ? std::nullopt : owner->memory.closed().first_in(address, work.size);
   if (!closed) return kSuccess;
@@ -277,10 +277,9 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
 
 /// Only streams of one device can race, because the clocks of two devices cannot be compared.
 Status SimMachine::check_races(const Caller& caller, const Step& step) {
-  for (const auto& [owner, piece, writes] : step.touches) {
+  for (const auto& [owner, part, writes] : step.touches) {
     if (owner != this) continue;
-    const auto other =
-        memory.accesses().conflict(piece.offset, piece.size, caller.stream, step.start, writes);
+    const auto other = memory.accesses().conflict(part.offset, part.size, caller.stream, step.start, writes);
     if (!other) continue;
     return faults.refuse(driver_code::kLaunchFailed,
                          "race: %s on stream %#llx from %llu ns touches %#llx, %llu bytes, which stream "
@@ -294,8 +293,8 @@ Status SimMachine::check_races(const Caller& caller, const Step& step) {
 
 void SimMachine::add_accesses(Stream stream, const Step& step,
                               std::vector<SimAccesses::Access>& accesses) const {
-  for (const auto& [owner, piece, writes] : step.touches) {
-    if (owner == this) accesses.push_back({piece.offset, piece.size, {stream, step.end}, writes});
+  for (const auto& [owner, part, writes] : step.touches) {
+    if (owner == this) accesses.push_back({part.offset, part.size, {stream, step.end}, writes});
   }
 }
 
@@ -336,15 +335,15 @@ Status SimMachine::move_bytes(const Step& step) {
   }
   if (work.to_host && work.from_host) return copy_over_host(work.destination, work.source, work.size);
   Address host = work.to_host ? work.destination : work.source;
-  for (const auto& [owner, piece, writes] : step.touches) {
+  for (const auto& [owner, part, writes] : step.touches) {
     SimBacking& backing = owner->memory.backing();
-    const bool done = work.to_host ? backing.read(host, piece.offset, piece.size)
-                                   : backing.write(piece.offset, host, piece.size);
+    const bool done = work.to_host ? backing.read(host, part.offset, part.size)
+                                   : backing.write(part.offset, host, part.size);
     if (!done) {
       return faults.refuse(driver_code::kIllegalAddress, "unmapped address: copy touches %#llx of the host",
                            Long{host});
     }
-    host += piece.size;
+    host += part.size;
   }
   if (work.from_host) step.touches.front().owner->memory.closed().written(work.destination, work.size);
   return kSuccess;

@@ -63,7 +63,7 @@ struct SimMachine {
   /// A part of one mapping, in this device's memory or another's.
   struct Touch {
     SimMachine* owner = nullptr;
-    SimMemory::Piece piece;
+    SimMemory::ExtentPart part;
     bool writes = false;
   };
   /// One piece of work at its time.

@@ -234,7 +234,7 @@ void SimMemory::after_fork_in_child() noexcept {
 
 // ---- what work may touch
 
-bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& pieces) {
+bool SimMemory::resolve(Address address, uint64_t size, std::vector<ExtentPart>& parts) {
   if (size > kNever - address) return false;
   const Address end = address + size;
   for (auto it = entry_at(extents_, address); address < end; ++it) {
@@ -244,7 +244,7 @@ bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& piec
     }
     const uint64_t skip = address - it->first;
     const uint64_t part = std::min(end - address, it->second.size - skip);
-    pieces.push_back({&it->second, it->second.offset + skip, part});
+    parts.push_back({&it->second, it->second.offset + skip, part});
     address += part;
   }
   return true;

@@ -39,7 +39,7 @@ class SimMemory : NoCopy {
   };
 
   /// A part of one extent.
-  struct Piece {
+  struct ExtentPart {
     Extent* extent = nullptr;
     uint64_t offset = 0;  // of the physical memory
     uint64_t size = 0;
@@ -99,7 +99,7 @@ class SimMemory : NoCopy {
   }
 
   /// The extents behind [address, address + size); false if not every byte is mapped and usable.
-  bool resolve(Address address, uint64_t size, std::vector<Piece>& pieces);
+  bool resolve(Address address, uint64_t size, std::vector<ExtentPart>& parts);
   bool is_pinned(Address address) const;
   /// Whether any of these addresses belongs to this device, mapped or not.
   bool has_any_of(Address address, uint64_t size) const;

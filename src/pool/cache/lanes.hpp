@@ -9,7 +9,7 @@
 
 namespace gpupool::internal {
 
-/// The stream of a lane that no cache has, and of an empty place.
+/// The stream of a lane that no cache has, and of an empty slot.
 inline constexpr Stream kNoStream = GPUPOOL_STREAM_UNKNOWN;
 
 /// The lane_stream() of heaps whose frees take the long way. No caller's stream has this number.
@@ -50,30 +50,30 @@ struct Lane {
 };
 
 /// The lanes of a cache: one for each stream that its thread uses, up to kMost. An open hash table finds the
-/// lane of a stream; if the stream is in its home place, one look is enough. The table changes only under
+/// lane of a stream; if the stream is in its home slot, one look is enough. The table changes only under
 /// both the pool's lock and the cache's, so either lock is enough to read it. It does not own its lanes.
 class Lanes {
  public:
   /// More lanes would serve few programs, and each costs a thread 17 KiB.
   static constexpr size_t kMost = 64;
 
-  struct Place {
+  struct Slot {
     Stream stream;
     Lane* lane;  // never null
   };
 
-  /// The home place of a stream, which another stream may have taken. An empty place has an empty lane.
-  const Place& home(Stream stream) const noexcept { return places_[home_of(stream)]; }
+  /// The home slot of a stream, which another stream may have taken. An empty slot has an empty lane.
+  const Slot& home(Stream stream) const noexcept { return slots_[home_of(stream)]; }
 
   /// The lane of a stream, or null.
   Lane* find(Stream stream) const noexcept {
-    const Place& place = home(stream);
-    return place.stream == stream && stream != kNoStream ? place.lane : find_further(stream);
+    const Slot& slot = home(stream);
+    return slot.stream == stream && stream != kNoStream ? slot.lane : probe(stream);
   }
 
-  /// The lane of a stream that is not in its home place, or null.
+  /// The lane of a stream that is not in its home slot, or null.
   Lane* find_elsewhere(Stream stream) const noexcept {
-    return home(stream).stream == stream ? nullptr : find_further(stream);
+    return home(stream).stream == stream ? nullptr : probe(stream);
   }
 
   bool empty() const noexcept { return count_ == 0; }
@@ -95,21 +95,21 @@ class Lanes {
   bool is_valid() const noexcept;
 
  private:
-  static constexpr unsigned kPlaceBits = 8;
-  static constexpr size_t kPlaces = size_t{1} << kPlaceBits;
+  static constexpr unsigned kSlotBits = 8;
+  static constexpr size_t kSlots = size_t{1} << kSlotBits;
 
   /// Hashes the number, since streams are pointers or small numbers.
-  static size_t home_of(Stream stream) noexcept { return hash_to(kPlaceBits, stream); }
-  static size_t after(size_t place) noexcept { return (place + 1) % kPlaces; }
+  static size_t home_of(Stream stream) noexcept { return hash_to(kSlotBits, stream); }
+  static size_t after(size_t slot) noexcept { return (slot + 1) % kSlots; }
   static Lane nobodys_;
-  Lane* find_further(Stream stream) const noexcept;
+  Lane* probe(Stream stream) const noexcept;
 
-  std::array<Place, kPlaces> places_ = empty_places();
+  std::array<Slot, kSlots> slots_ = empty_slots();
   std::array<Lane*, kMost> lanes_{};
   size_t count_ = 0;
   size_t turn_ = 0;
 
-  static std::array<Place, kPlaces> empty_places() noexcept;
+  static std::array<Slot, kSlots> empty_slots() noexcept;
 };
 
 }  // namespace gpupool::internal

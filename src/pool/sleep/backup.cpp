@@ -15,23 +15,23 @@
 
 namespace gpupool::internal {
 
-/// Pieces that are page-locked by the calling thread and helpers, each taking the next one.
+/// Buffers that are page-locked by the calling thread and helpers, each taking the next one.
 class Backup::PageLocking {
  public:
-  PageLocking(MeteredDevice& device, std::vector<Piece>& pieces) noexcept
-      : device_(device), pieces_(pieces) {}
+  PageLocking(MeteredDevice& device, std::vector<Buffer>& buffers) noexcept
+      : device_(device), buffers_(buffers) {}
 
-  /// Ends early if a piece fails or the call is interrupted. Pieces without an address then were not had.
+  /// Ends early if a buffer fails or the call is interrupted. Buffers without an address then were not had.
   Status run() {
     interrupts::Patience patience(GPUPOOL_WAIT_GPU);  // it takes as long as the copies
     if (patience.is_over()) return interrupts::give_up();
-    const size_t most = std::min<size_t>({kThreads, std::thread::hardware_concurrency(), pieces_.size()});
+    const size_t most = std::min<size_t>({kThreads, std::thread::hardware_concurrency(), buffers_.size()});
     std::array<os::HelperThread, kThreads - 1> helpers;
     size_t count = 0;
     while (count + 1 < most && helpers[count].start("gpupool-pages", &PageLocking::help, this)) ++count;
     bool is_over = false;
     while (!is_over && lock_one()) is_over = patience.is_over();
-    if (is_over) next_.store(pieces_.size());
+    if (is_over) next_.store(buffers_.size());
     for (size_t i = 0; i < count; ++i) helpers[i].join();
     if (is_over) return interrupts::give_up();
     if (status_ != kSuccess) last_error() = error_;
@@ -49,10 +49,10 @@ class Backup::PageLocking {
 
   bool lock_one() {
     const size_t at = next_.fetch_add(1);
-    if (at >= pieces_.size()) return false;
-    const Status status = device_.allocate(Kind::pinned, pieces_[at].size, 0, pieces_[at].address);
+    if (at >= buffers_.size()) return false;
+    const Status status = device_.allocate(Kind::pinned, buffers_[at].size, 0, buffers_[at].address);
     if (status == kSuccess) return true;
-    next_.store(pieces_.size());
+    next_.store(buffers_.size());
     const std::lock_guard lock(mutex_);
     status_ = status;
     error_ = last_error();
@@ -60,7 +60,7 @@ class Backup::PageLocking {
   }
 
   MeteredDevice& device_;
-  std::vector<Piece>& pieces_;
+  std::vector<Buffer>& buffers_;
   std::atomic<size_t> next_{0};
   std::mutex mutex_;  // guards what failed
   Status status_ = kSuccess;
@@ -91,17 +91,17 @@ Status Backup::check_host(uint64_t bytes) {
 }
 
 Status Backup::add(Lock& lock, uint64_t bytes) {
-  std::vector<Piece> wanted(bytes / kPiece + (bytes % kPiece != 0 ? 1 : 0));
-  reserve_more(pieces_, wanted.size());
-  for (Piece& piece : wanted) piece.size = kPiece;
-  if (bytes % kPiece != 0) wanted.back().size = align_up(bytes % kPiece, kGranule);
+  std::vector<Buffer> wanted(bytes / kBuffer + (bytes % kBuffer != 0 ? 1 : 0));
+  reserve_more(buffers_, wanted.size());
+  for (Buffer& buffer : wanted) buffer.size = kBuffer;
+  if (bytes % kBuffer != 0) wanted.back().size = align_up(bytes % kBuffer, kGranule);
   PageLocking locking(device_, wanted);
   const Status status = lock.give_up_for([&] { return locking.run(); });
-  for (Piece& piece : wanted) {
-    if (piece.address == 0) continue;
-    piece.offset = capacity_;
-    capacity_ += piece.size;
-    pieces_.push_back(piece);
+  for (Buffer& buffer : wanted) {
+    if (buffer.address == 0) continue;
+    buffer.offset = capacity_;
+    capacity_ += buffer.size;
+    buffers_.push_back(buffer);
   }
   if (status != GPUPOOL_ERROR_OUT_OF_MEMORY) return status;
   return fail_driver(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, last_error().driver_code,
@@ -109,26 +109,26 @@ Status Backup::add(Lock& lock, uint64_t bytes) {
 }
 
 Status Backup::shrink(Lock& lock, uint64_t bytes) {
-  while (!pieces_.empty() && pieces_.back().offset >= bytes) {
-    const Piece piece = pieces_.back();
+  while (!buffers_.empty() && buffers_.back().offset >= bytes) {
+    const Buffer buffer = buffers_.back();
     const Status status = lock.give_up_for([&] {
-      return device_.deallocate(Retention::of_unused(), Kind::pinned, piece.address, piece.size, 0);
+      return device_.deallocate(Retention::of_unused(), Kind::pinned, buffer.address, buffer.size, 0);
     });
     if (status != kSuccess) return status;
-    pieces_.pop_back();
-    capacity_ -= piece.size;
+    buffers_.pop_back();
+    capacity_ -= buffer.size;
   }
   return kSuccess;
 }
 
 Address Backup::at(uint64_t offset, uint64_t& bytes) const noexcept {
   const auto after =
-      std::upper_bound(pieces_.begin(), pieces_.end(), offset,
-                       [](uint64_t wanted, const Piece& piece) { return wanted < piece.offset; });
-  const Piece& piece = *std::prev(after);
-  const uint64_t into = offset - piece.offset;
-  bytes = piece.size - into;
-  return piece.address + into;
+      std::upper_bound(buffers_.begin(), buffers_.end(), offset,
+                       [](uint64_t wanted, const Buffer& buffer) { return wanted < buffer.offset; });
+  const Buffer& buffer = *std::prev(after);
+  const uint64_t into = offset - buffer.offset;
+  bytes = buffer.size - into;
+  return buffer.address + into;
 }
 
 }  // namespace gpupool::internal

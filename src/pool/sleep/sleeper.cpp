@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kForMallocs{1};
 
 // ---- turns
 
-Status Sleeper::Turn::begin() {
+Status Sleeper::SleepTurn::begin() {
   Sleeper& self = sleeper_;
   Gate& gate = self.pool_.gate;
   if (self.busy_ && gate.owner == std::this_thread::get_id()) {
@@ -46,7 +46,7 @@ Status Sleeper::Turn::begin() {
 }
 
 /// However a transition ended, what is away says whether the pool is asleep.
-Sleeper::Turn::~Turn() {
+Sleeper::SleepTurn::~SleepTurn() {
   if (!has_it_) return;
   Sleeper& self = sleeper_;
   Gate& gate = self.pool_.gate;
@@ -90,7 +90,7 @@ Status Sleeper::refuse_woken() const {
 Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (const Status status = check_kind(options); status != kSuccess) return status;
   Lock lock = pool_.enter();
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   return sleep_now(lock, options, result);
 }
@@ -161,7 +161,7 @@ void Sleeper::undo_sleep(Lock& lock) {
 
 Status Sleeper::wake(const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   allowance_.end();
   if (pool_.gate.is_awake()) return BlockSleep(in_, lock, options).wake_all(result);
@@ -184,7 +184,7 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
 
 Status Sleeper::wake_block(Address address, const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   const Range* block = find_live(pool_.space, address);
   if (block == nullptr) return not_a_block(pool_.space, address);
@@ -201,7 +201,7 @@ Status Sleeper::prepare(uint64_t bytes) {
     return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "%" PRIu64 " bytes are more than any host has", bytes);
   }
   Lock lock = pool_.enter();
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   return in_.saved.set_kept(lock, bytes);
 }
@@ -244,7 +244,7 @@ void Sleeper::end(Lock& lock) noexcept {
 Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result& result) {
   if (const Status status = check_kind(options); status != kSuccess) return status;
   Lock lock = pool_.enter();
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   in_.slept_at = WakePlace::next_step();
   return BlockSleep(in_, lock, options).sleep(address, result);
@@ -285,7 +285,7 @@ void Sleeper::become_awake() noexcept {
 Status Sleeper::allow(const SleepOptions& options) {
   if (const Status status = check_kind(options); status != kSuccess) return status;
   Lock lock = pool_.enter();
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   if (pool_.gate.is_awake()) allowance_.give(options);
   return kSuccess;
@@ -310,7 +310,7 @@ uint64_t Sleeper::sleep_for_others() {
   }
   // A wake may wait for memory, and meanwhile neighbours still want an answer.
   if (busy_ || !pool_.gate.is_awake()) return 0;
-  Turn turn(*this, lock);
+  SleepTurn turn(*this, lock);
   if (turn.begin() != kSuccess) return 0;
   const SleepOptions options = allowance_.options();
   return sleep_now(lock, options, result) == kSuccess ? result.released_bytes : 0;

@@ -80,10 +80,10 @@ class Sleeper : NoCopy {
  private:
   /// A thread's turn to sleep, wake or prepare: one has it at a time. The lock is held when it begins, and
   /// must be when it ends.
-  class Turn : NoCopy {
+  class SleepTurn : NoCopy {
    public:
-    Turn(Sleeper& sleeper, Lock& lock) noexcept : sleeper_(sleeper), lock_(lock) {}
-    ~Turn();
+    SleepTurn(Sleeper& sleeper, Lock& lock) noexcept : sleeper_(sleeper), lock_(lock) {}
+    ~SleepTurn();
 
     /// Waits for its turn. UNAVAILABLE if this thread has it already.
     Status begin();

@@ -69,7 +69,7 @@ class Pending : NoCopy {
   static constexpr size_t kBlocksAtATime = 256;
 
   /// Blocks, without uses, about which all states from `at` on must still be asked.
-  struct Batch {
+  struct UnknownBatch {
     Range* first = nullptr;  // through Range::link
     size_t at = 0;
     uint64_t bytes = 0;
@@ -95,7 +95,7 @@ class Pending : NoCopy {
 
   const Streams& streams_;
   WaitedList waited_;  // states with blocks in their queues
-  Batch asking_;
+  UnknownBatch asking_;
   Range* collecting_ = nullptr;  // the next batch
   uint64_t collecting_bytes_ = 0;
   Range* passed_ = nullptr;      // to be settled

@@ -39,7 +39,7 @@ Status Streams::capture_of(const StreamUser& user, uint64_t& capture) {
   return kSuccess;
 }
 
-Status Streams::find_further(const StreamUser& user, StreamState*& state) {
+Status Streams::find_or_make(const StreamUser& user, StreamState*& state) {
   uint64_t capture = 0;
   if (const Status status = capture_of(user, capture); status != kSuccess) return status;
   state = capture != 0 ? &find_capture(user, capture) : &find_stream(user);

@@ -104,7 +104,7 @@ class Streams : NoCopy {
   /// Resumes a parked stream. Throws std::bad_alloc before anything has changed.
   Status find(const StreamUser& user, StreamState*& state) {
     state = capture_aware_ ? nullptr : recent(user.stream());
-    return state != nullptr ? kSuccess : find_further(user, state);
+    return state != nullptr ? kSuccess : find_or_make(user, state);
   }
   /// The same for a stream that uses another one's block. If the driver does not say whether it captures: the
   /// state of the stream itself, which then passes nothing until the driver says. Throws std::bad_alloc.
@@ -216,7 +216,7 @@ class Streams : NoCopy {
   StreamState* find_in_use(Stream stream) const noexcept;
   bool is_asked(const StreamState& state) const noexcept;
   uint64_t event_step(const StreamState& state) const noexcept;
-  Status find_further(const StreamUser& user, StreamState*& state);
+  Status find_or_make(const StreamUser& user, StreamState*& state);
   Status capture_of(const StreamUser& user, uint64_t& capture);
   StreamState& find_stream(const StreamUser& user);
   StreamState& find_capture(const StreamUser& user, uint64_t capture);

@@ -3,11 +3,11 @@
 
 // The C library: all of its sources in one. Written by packaging/go/amalgamate.py.
 #include "../../../../src/abi/call.hpp"
-#include "../../../../src/abi/control.hpp"
-#include "../../../../src/abi/sleep.hpp"
+#include "../../../../src/abi/options.hpp"
 #include "../../../../src/base/bits.hpp"
 #include "../../../../src/base/defer.hpp"
 #include "../../../../src/base/interrupts.hpp"
+#include "../../../../src/base/no_copy.hpp"
 #include "../../../../src/base/parse.hpp"
 #include "../../../../src/device/host/host.hpp"
 #include "../../../../src/device/sim/backing.hpp"
