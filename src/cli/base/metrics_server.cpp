@@ -23,6 +23,7 @@
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/process_files.hpp"
+#include "cli/base/signals.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -171,26 +172,12 @@ class MetricsServer {
   std::vector<Scraper> clients_;  // by arrival
 };
 
-/// SIGINT and SIGTERM come only while it waits, so that none is missed. Returns the mask for that.
-sigset_t let_signals_end() {
-  sigset_t blocked;
-  sigset_t before;
-  sigemptyset(&blocked);
-  for (const int number : {SIGINT, SIGTERM}) {
-    sigaddset(&blocked, number);
-    struct sigaction end {};
-    end.sa_handler = note_end;
-    (void)sigaction(number, &end, nullptr);
-  }
-  (void)sigprocmask(SIG_BLOCK, &blocked, &before);
-  return before;
-}
-
 }  // namespace
 
 void serve_metrics(const std::string& address, const std::function<std::string()>& write) {
   const OpenFile listener(listen_at(address));
-  const sigset_t mask = let_signals_end();
+  handle_signals(kEndingSignals, note_end);
+  const sigset_t mask = block_signals(kEndingSignals);
   say(fmt::format("listening on port {}, path /metrics", port_of(listener.get())));
   MetricsServer server(listener, write);
   while (must_end == 0) server.serve_once(mask);

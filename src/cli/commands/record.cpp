@@ -16,12 +16,14 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <initializer_list>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/base/signals.hpp"
 #include "cli/base/utf8.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
@@ -115,7 +117,7 @@ int status_of(const ProcessEnd& end) {
 /// Whom signals that would end the command are for; 0: nobody any more.
 volatile sig_atomic_t running = 0;
 
-constexpr int kPassedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr std::initializer_list<int> kPassedOn = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
 
 /// The keys of a terminal reach the program too, so the kernel's SIGINT and SIGQUIT are not passed on.
 void pass_on(int number, siginfo_t* about, void*) {
@@ -127,11 +129,7 @@ void pass_on(int number, siginfo_t* about, void*) {
 
 /// Starts the program. Who ends this command, ends the program: the recording is still to be packed.
 pid_t start(const RecordOptions& options, const Folders& folders) {
-  sigset_t passed;
-  sigset_t before;
-  sigemptyset(&passed);
-  for (const int number : kPassedOn) sigaddset(&passed, number);
-  (void)sigprocmask(SIG_BLOCK, &passed, &before);
+  const sigset_t before = block_signals(kPassedOn);
   const pid_t child = fork();
   if (child > 0) {
     running = child;
@@ -214,16 +212,8 @@ void end_wait(int) {}  // the signal itself ends the wait
 int run_record_of_process(const RecordOptions& options) {
   constexpr double kWait = 60;
   // These signals come only while it waits, so a recording that was begun is always ended.
-  sigset_t before;
-  sigset_t blocked;
-  sigemptyset(&blocked);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    sigaddset(&blocked, number);
-    struct sigaction action {};
-    action.sa_handler = end_wait;
-    (void)sigaction(number, &action, nullptr);
-  }
-  (void)sigprocmask(SIG_BLOCK, &blocked, &before);
+  handle_signals(kEndingSignals, end_wait);
+  const sigset_t before = block_signals(kEndingSignals);
   std::signal(SIGPIPE, SIG_IGN);
   const std::string to = options.output.empty() ? fmt::format("{}.gpt", options.pid) : options.output;
   ProcessRecording recording(options.pid, kWait, options.stacks, options.last, to);

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/base/signals.hpp"
 #include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
 #include "cli/processes/checkpoint.hpp"
@@ -96,12 +96,7 @@ bool maps(uint64_t pid, std::string_view part) {
 /// Ends only once the process is in one state or the other.
 class NoSignals {
  public:
-  NoSignals() {
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&blocked, number);
-    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before_);
-  }
+  NoSignals() : before_(block_signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT})) {}
   NoSignals(const NoSignals&) = delete;
   NoSignals& operator=(const NoSignals&) = delete;
   ~NoSignals() { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

@@ -13,12 +13,15 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <string_view>
+
+#include "cli/base/signals.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-constexpr std::array kLeaving = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr std::initializer_list<int> kLeaving = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 constexpr std::string_view kEnterScreen = "\x1b[?1049h\x1b[?25l";  // a page of its own, and no cursor
 constexpr std::string_view kLeaveScreen = "\x1b[?25h\x1b[?1049l";
@@ -47,16 +50,11 @@ bool write_all(std::string_view text) noexcept {
   return true;
 }
 
-void handle(int number, void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  (void)sigaction(number, &action, nullptr);
-}
-
 /// Whoever has a handler of their own, as sanitizers do, keeps it.
 void handle_crash(int number, void (*handler)(int)) {
   struct sigaction before {};
-  if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) handle(number, handler);
+  if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
+    handle_signals({number}, handler);
 }
 
 }  // namespace
@@ -75,17 +73,12 @@ TerminalSize terminal_size() {
 Screen::Screen() : has_keys_(isatty(STDIN_FILENO) == 1) {
   if (has_keys_ && tcgetattr(STDIN_FILENO, &before_) != 0) has_keys_ = false;
   // Signals come while wait() waits, and at no other time, so that none is missed.
-  sigset_t blocked;
-  sigemptyset(&blocked);
-  for (const int number : kLeaving) {
-    sigaddset(&blocked, number);
-    handle(number, note_leaving);
-  }
-  for (const int number : {SIGTSTP, SIGWINCH}) sigaddset(&blocked, number);
-  handle(SIGTSTP, note_pause);
-  handle(SIGWINCH, note_size);
+  handle_signals(kLeaving, note_leaving);
+  handle_signals({SIGTSTP}, note_pause);
+  handle_signals({SIGWINCH}, note_size);
   for (const int number : kCrashes) handle_crash(number, leave_and_crash);
-  (void)sigprocmask(SIG_BLOCK, &blocked, &mask_);
+  mask_ = block_signals(kLeaving);
+  (void)block_signals({SIGTSTP, SIGWINCH});
   for (const int number : kLeaving) sigdelset(&mask_, number);
   enter();
 }
