@@ -189,7 +189,7 @@ class Front(CommandTest):
     def test_what_is_no_number_is_no_time(self):
         """It is neither too small nor too large."""
         for arguments in (
-            ["bench", "--seconds"], ["share", "--selftest", "--seconds"], ["top", "--interval"], ["trim", 1, "--wait"],
+            ["bench", "--seconds"], ["top", "--interval"], ["trim", 1, "--wait"],
             ["wake", 1, "--timeout"], ["record", "--pid", 1, "--seconds"],
         ):  # fmt: skip
             for value in ("nan", "-nan", "inf"):

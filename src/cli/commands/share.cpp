@@ -17,11 +17,8 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
-#include "cli/share/broker.hpp"
 #include "cli/share/groups.hpp"
-#include "cli/share/selftest.hpp"
-#include "cli/share/test_member.hpp"
+#include "cli/share/options.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -228,7 +225,7 @@ constexpr const char* kShareExamples =
     "Except charged, all that is listed is what members say of themselves; live is as of the last request.\n"
     "\n"
     "The self-test starts processes in a group of its own, in the same folder and on the same device, and\n"
-    "ends them. On a GPU it takes what --size says, besides a context for each process.\n"
+    "ends them. On a GPU it takes a GiB, or half of what is free, besides a context for each process.\n"
     "\n"
     "Examples:\n"
     "  gpupool share\n"
@@ -272,14 +269,6 @@ Command add_share(CLI::App& app) {
       ->delimiter(',')
       ->option_text("GROUP,...");
   command->add_flag("--selftest", options->selftest, "Try sharing out with processes of its own");
-  command->add_option("--processes", options->processes, "How many processes the self-test starts")
-      ->check(CLI::Range(3, 64))
-      ->option_text("N [4]");
-  command->add_option("--seconds", options->seconds, "How long the self-test kills at random")
-      ->check(between(0.1, 3600.0))
-      ->option_text("S [3]");
-  command->add_option("--size", options->size, "What the self-test's group may have, at least 64MiB")
-      ->option_text("BYTES [1GiB]");
   command->add_option("--selftest-member", options->guaranteed)->group("");
   command->add_flag("--json", options->json, "Print JSON for programs, one object a line, and nothing else");
   return {command, [options] { return run_share(*options); }};

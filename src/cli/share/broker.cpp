@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread waits in ppoll(). It reads and writes whole packets without waiting, and each asker has a time,
-// so no asker that is slow, stopped or hostile can hold up another.
-#include "cli/share/broker.hpp"
+// gpupool share --serve. One thread waits in ppoll(). It reads and writes whole packets without waiting, and
+// each asker has a time, so no asker that is slow, stopped or hostile can hold up another.
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -25,6 +24,8 @@
 #include <span>
 
 #include "cli/base/library.hpp"
+#include "cli/base/signals.hpp"
+#include "cli/share/options.hpp"
 #include "cli/share/regions.hpp"
 #include "cli/share/rules.hpp"
 
@@ -259,16 +260,8 @@ int run_share_broker(const ShareOptions& options) {
                     "to others: end them first",
                     options.serve));
   }
-  sigset_t ends;
-  sigset_t before;
-  sigemptyset(&ends);
-  for (const int each : {SIGTERM, SIGINT, SIGHUP}) {
-    sigaddset(&ends, each);
-    struct sigaction action {};
-    action.sa_handler = note_brokers_end;
-    sigaction(each, &action, nullptr);
-  }
-  sigprocmask(SIG_BLOCK, &ends, &before);
+  handle_signals(kEndingSignals, note_brokers_end);
+  const sigset_t before = block_signals(kEndingSignals);
   const Door door(options.serve);
   fmt::print("serves at {}\n", options.serve);
   std::fflush(stdout);
