@@ -6,7 +6,6 @@
 #include <memory>
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/base/library.hpp"
@@ -27,9 +26,6 @@ struct BenchOptions {
   bool json = false;
 };
 
-constexpr uint64_t kKiB = uint64_t{1} << 10;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
 /// Odd, so that the median is one of the values.
 constexpr size_t kRepeats = 7;
 
@@ -37,7 +33,7 @@ constexpr size_t kRepeats = 7;
 constexpr double kYardstickShare = 0.25;
 
 /// Larger mallocs of the C library are system calls and no yardstick.
-constexpr uint64_t kMaxLibcSize = 64 * kKiB;
+constexpr uint64_t kMaxLibcSize = uint64_t{64} << 10;
 
 /// Nanoseconds over all repeats, sorted.
 using Times = std::vector<double>;
@@ -53,65 +49,22 @@ struct Timings {
   Times libc;
 };
 
-/// How often a case can be done in `seconds`.
-uint64_t repeats_in(BenchCase& bench_case, double seconds) {
-  return calibrate([&](uint64_t count) { return bench_case.run(count); }, seconds);
-}
-
 /// Runs the case and the yardsticks in turn, so that a drift in the machine's speed affects all of them.
-Timings measure(BenchCase& bench_case, double seconds) {
-  const std::unique_ptr<BenchCase> mutex = make_mutex_case();
-  const std::unique_ptr<BenchCase> libc = make_libc_case(std::min(bench_case.info().size, kMaxLibcSize));
+Timings measure(const BenchCase& bench_case, double seconds) {
+  const BenchCase mutex = mutex_case();
+  const BenchCase libc = libc_case(std::min(bench_case.info.size, kMaxLibcSize));
   const double slice = seconds / static_cast<double>(kRepeats);
-  const uint64_t count = repeats_in(bench_case, slice);
-  const uint64_t mutex_count = repeats_in(*mutex, slice * kYardstickShare);
-  const uint64_t libc_count = repeats_in(*libc, slice * kYardstickShare);
-  Timings row{bench_case.info(), {}, {}, {}};
+  const uint64_t count = calibrate(bench_case.run, slice);
+  const uint64_t mutex_count = calibrate(mutex.run, slice * kYardstickShare);
+  const uint64_t libc_count = calibrate(libc.run, slice * kYardstickShare);
+  Timings row{bench_case.info, {}, {}, {}};
   for (size_t repeat = 0; repeat < kRepeats; ++repeat) {
     row.own.push_back(bench_case.run(count));
-    row.mutex.push_back(mutex->run(mutex_count));
-    row.libc.push_back(libc->run(libc_count));
+    row.mutex.push_back(mutex.run(mutex_count));
+    row.libc.push_back(libc.run(libc_count));
   }
   for (Times* times : {&row.own, &row.mutex, &row.libc}) std::sort(times->begin(), times->end());
   return row;
-}
-
-/// Creates a case when its turn comes: each has its own pool, and only one exists at a time.
-using Maker = std::function<std::unique_ptr<BenchCase>()>;
-
-std::vector<Maker> all_cases(const Config& config, const std::vector<int>& thread_counts) {
-  std::vector<Maker> makers;
-  for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 10 * kMiB, 256 * kMiB}) {
-    makers.push_back([=] { return make_pair_case(config, {"pair", size, 1, 0}, false); });
-  }
-  makers.push_back([=] { return make_recorded_pair_case(config, {"pair_recorded", 64 * kKiB, 1, 0}); });
-  for (const int threads : thread_counts) {
-    makers.push_back([=] {
-      return make_pair_case(config, {"pair_own_streams", 64 * kKiB, threads, 0}, false);
-    });
-  }
-  for (const int threads : thread_counts) {
-    makers.push_back([=] {
-      return make_pair_case(config, {"pair_one_stream", 64 * kKiB, threads, 0}, true);
-    });
-  }
-  for (const size_t streams : {size_t{2}, size_t{8}, size_t{64}}) {
-    const std::string name = "streams_in_turn_" + std::to_string(streams);
-    makers.push_back([=] { return make_streams_case(config, {name, 64 * kKiB, 1, 0}, streams); });
-  }
-  makers.push_back([=] { return make_streams_case(config, {"wandering_64", 64 * kKiB, 8, 0}, 64); });
-  for (const size_t sizes : {size_t{64}, size_t{1024}}) {
-    const std::string name = "sizes_in_turn_" + std::to_string(sizes);
-    makers.push_back([=] { return make_sizes_case(config, {name, 512 * sizes, 1, 0}, sizes); });
-  }
-  makers.push_back([=] { return make_parked_pair_case(config, {"pair_parked", 64 * kKiB, 1, 0}); });
-  makers.push_back([=] { return make_free_elsewhere_case(config, {"free_elsewhere", 64 * kKiB, 2, 0}); });
-  makers.push_back([] { return make_ring_case({"ring", 0, 2, 0}); });
-  makers.push_back([=] { return make_churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });
-  makers.push_back([=] { return make_churn_case(config, {"churn", kMiB, 1, 10000}); });
-  makers.push_back([=] { return make_churn_case(config, {"churn", 64 * kKiB, 1, 100000}); });
-  makers.push_back([=] { return make_churn_case(config, {"churn", 64 * kKiB, 1, 1000000}); });
-  return makers;
 }
 
 nlohmann::ordered_json to_json(const Timings& row, const gpupool_device_info_t& device) {
@@ -165,13 +118,12 @@ Table make_table() {
 int run_bench(const BenchOptions& options) {
   const gpupool_device_info_t device = find_device(options.device);
   configure_data(device, false);
-  const std::vector<Maker> cases = all_cases(config_for(device), options.threads);
+  const std::vector<CaseMaker> cases = all_cases(config_for(device), options.threads);
   Table table = make_table();
   Progress progress;
   progress.begin("bench", cases.size());
   for (size_t i = 0; i < cases.size(); ++i) {
-    const std::unique_ptr<BenchCase> bench_case = cases[i]();
-    const Timings row = measure(*bench_case, options.seconds);
+    const Timings row = measure(cases[i](), options.seconds);
     if (options.json) {
       progress.clear();
       print_json(to_json(row, device));

@@ -8,9 +8,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <system_error>
+#include <utility>
 
 #include "cli/measure/ring.hpp"
 #include "cli/measure/workers.hpp"
@@ -18,8 +20,11 @@
 namespace gpupool::cli {
 namespace {
 
+constexpr uint64_t kKiB = uint64_t{1} << 10;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
 /// Repeats before the clock runs, so that a new thread's caches are warm.
-constexpr uint64_t kWarmUp = 1000;
+constexpr uint64_t kWarmUp = 10'000;
 
 /// Makes the compiler believe that `value` is used.
 template <class T>
@@ -27,45 +32,45 @@ void keep(T& value) {
   asm volatile("" : : "g"(&value) : "memory");
 }
 
-void pair(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, uint64_t count) {
-  for (uint64_t i = 0; i < count; ++i) {
-    gpupool_ptr_t pointer = 0;
-    check(gpupool_malloc(pool, size, stream, &pointer));
-    check(gpupool_free(pool, pointer, stream));
-  }
+/// A case that is `work(thread, repeats)`, which holds the loop.
+template <class Work>
+BenchCase repeated(CaseInfo info, Work work) {
+  const int threads = info.threads;
+  return {std::move(info), [threads, work = std::move(work)](uint64_t count) {
+            return time_threads(
+                       threads, [&](int thread) { work(thread, std::min(count, kWarmUp)); },
+                       [&](int thread) { work(thread, count); }) /
+                   static_cast<double>(count);
+          }};
 }
 
-/// Times `work(count)` on one warmed-up thread. Returns nanoseconds per unit of work.
-template <class Repeats>
-double time_one_thread(uint64_t count, const Repeats& work) {
-  return time_threads(
-             1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
-         static_cast<double>(count);
-}
-
-class PairCase : public BenchCase {
- public:
-  PairCase(const Config& config, CaseInfo info, bool is_one_stream)
-      : BenchCase(std::move(info)), pool_(create_pool(config)) {
-    const int streams = is_one_stream ? 1 : this->info().threads;
-    for (int i = 0; i < streams; ++i) streams_.emplace_back(pool_);
+/// What the mallocs of a case are made from.
+struct Fixture {
+  Fixture(const Config& config, size_t count) : pool(create_pool(config)) {
+    for (size_t i = 0; i < count; ++i) streams.emplace_back(pool);
+  }
+  gpupool_stream_t stream(size_t number) const { return streams[number % streams.size()].id(); }
+  /// malloc and free, again and again.
+  void pair(uint64_t size, gpupool_stream_t stream, uint64_t count) const {
+    for (uint64_t i = 0; i < count; ++i) {
+      gpupool_ptr_t pointer = 0;
+      check(gpupool_malloc(pool.handle(), size, stream, &pointer));
+      check(gpupool_free(pool.handle(), pointer, stream));
+    }
   }
 
-  double run(uint64_t count) override {
-    const auto work = [this](int thread, uint64_t repeats) {
-      pair(pool_.handle(), info().size, streams_[static_cast<size_t>(thread) % streams_.size()].id(),
-           repeats);
-    };
-    return time_threads(
-               info().threads, [&](int thread) { work(thread, std::min(count, kWarmUp)); },
-               [&](int thread) { work(thread, count); }) /
-           static_cast<double>(count);
-  }
-
- private:
-  Pool pool_;
-  std::vector<Stream> streams_;
+  Pool pool;
+  std::vector<Stream> streams;
 };
+
+/// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
+BenchCase pair_case(const Config& config, CaseInfo info, size_t streams) {
+  const auto fixture = std::make_shared<Fixture>(config, streams);
+  const uint64_t size = info.size;
+  return repeated(std::move(info), [fixture, size](int thread, uint64_t repeats) {
+    fixture->pair(size, fixture->stream(static_cast<size_t>(thread)), repeats);
+  });
+}
 
 /// A recording of this process, in a new file that goes with it.
 class TemporaryRecording {
@@ -87,139 +92,78 @@ class TemporaryRecording {
   std::filesystem::path path_;
 };
 
-class RecordedPairCase : public BenchCase {
+/// malloc and free of one size, which go into a recording without stacks.
+BenchCase recorded_pair_case(const Config& config) {
+  BenchCase pair = pair_case(config, {"pair_recorded", 64 * kKiB, 1, 0}, 1);
+  return {pair.info, [run = pair.run](uint64_t count) {
+            const TemporaryRecording recording;  // of this run alone, so that its file stays small
+            return run(count);
+          }};
+}
+
+/// malloc and free on several streams in turn or, with several threads, each time on a randomly picked one,
+/// as with tasks that move between threads.
+BenchCase streams_case(const Config& config, CaseInfo info, size_t streams) {
+  const auto fixture = std::make_shared<Fixture>(config, streams);
+  const uint64_t size = info.size;
+  const bool wanders = info.threads > 1;
+  return repeated(std::move(info), [=](int thread, uint64_t repeats) {
+    std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+    for (uint64_t i = 0; i < repeats; ++i) fixture->pair(size, fixture->stream(wanders ? random() : i), 1);
+  });
+}
+
+/// malloc and free of several sizes in turn, multiples of 512, on one stream.
+BenchCase sizes_case(const Config& config, size_t sizes) {
+  const auto fixture = std::make_shared<Fixture>(config, 1);
+  const gpupool_stream_t stream = fixture->stream(0);
+  return repeated({fmt::format("sizes_in_turn_{}", sizes), 512 * sizes, 1, 0}, [=](int, uint64_t repeats) {
+    for (uint64_t i = 0; i < repeats; ++i) fixture->pair(512 * (1 + i % sizes), stream, 1);
+  });
+}
+
+/// malloc, free and gpupool_park_stream, as for a library whose streams may end at any time.
+BenchCase parked_pair_case(const Config& config) {
+  const auto fixture = std::make_shared<Fixture>(config, 1);
+  const gpupool_stream_t stream = fixture->stream(0);
+  return repeated({"pair_parked", 64 * kKiB, 1, 0}, [=](int, uint64_t repeats) {
+    for (uint64_t i = 0; i < repeats; ++i) {
+      fixture->pair(64 * kKiB, stream, 1);
+      fixture->pool.park_stream(fixture->streams[0]);
+    }
+  });
+}
+
+/// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
+BenchCase free_elsewhere_case(const Config& config) {
+  const auto fixture = std::make_shared<Fixture>(config, 1);
+  return {{"free_elsewhere", 64 * kKiB, 2, 0}, [=](uint64_t count) {
+            gpupool_t* const pool = fixture->pool.handle();
+            const gpupool_stream_t stream = fixture->stream(0);
+            const auto make = [=] {
+              gpupool_ptr_t pointer = 0;
+              check(gpupool_malloc(pool, 64 * kKiB, stream, &pointer));
+              return pointer;
+            };
+            return through_ring(
+                count, [] {}, make,
+                [=](gpupool_ptr_t pointer) { check(gpupool_free(pool, pointer, stream)); });
+          }};
+}
+
+/// Live blocks of 512 bytes and more, with log-uniform sizes.
+class Churn : Fixture {
  public:
-  RecordedPairCase(const Config& config, CaseInfo info)
-      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_) {}
-
-  double run(uint64_t count) override {
-    const TemporaryRecording recording;  // of this run alone, so that its file stays small
-    return time_one_thread(
-        count, [this](uint64_t repeats) { pair(pool_.handle(), info().size, stream_.id(), repeats); });
-  }
-
- private:
-  Pool pool_;
-  Stream stream_;
-};
-
-class StreamsCase : public BenchCase {
- public:
-  StreamsCase(const Config& config, CaseInfo info, size_t streams)
-      : BenchCase(std::move(info)), pool_(create_pool(config)) {
-    for (size_t i = 0; i < streams; ++i) streams_.emplace_back(pool_);
-  }
-
-  double run(uint64_t count) override {
-    const auto work = [this](int thread, uint64_t repeats) {
-      std::minstd_rand random(static_cast<unsigned>(thread) + 1);
-      const bool wanders = info().threads > 1;
-      for (uint64_t i = 0; i < repeats; ++i)
-        pair(pool_.handle(), info().size, streams_[(wanders ? random() : i) % streams_.size()].id(), 1);
-    };
-    return time_threads(
-               info().threads, [&](int thread) { work(thread, kWarmUp * 10); },
-               [&](int thread) { work(thread, count); }) /
-           static_cast<double>(count);
-  }
-
- private:
-  Pool pool_;
-  std::vector<Stream> streams_;
-};
-
-class SizesCase : public BenchCase {
- public:
-  SizesCase(const Config& config, CaseInfo info, size_t sizes)
-      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_), sizes_(sizes) {}
-
-  double run(uint64_t count) override {
-    return time_one_thread(count, [this](uint64_t repeats) {
-      for (uint64_t i = 0; i < repeats; ++i) pair(pool_.handle(), 512 * (1 + i % sizes_), stream_.id(), 1);
-    });
-  }
-
- private:
-  Pool pool_;
-  Stream stream_;
-  size_t sizes_;
-};
-
-class ParkedPairCase : public BenchCase {
- public:
-  ParkedPairCase(const Config& config, CaseInfo info)
-      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_) {}
-
-  double run(uint64_t count) override {
-    return time_one_thread(count, [this](uint64_t repeats) {
-      for (uint64_t i = 0; i < repeats; ++i) {
-        pair(pool_.handle(), info().size, stream_.id(), 1);
-        pool_.park_stream(stream_);
-      }
-    });
-  }
-
- private:
-  Pool pool_;
-  Stream stream_;
-};
-
-class FreeElsewhereCase : public BenchCase {
- public:
-  FreeElsewhereCase(const Config& config, CaseInfo info)
-      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_) {}
-
-  double run(uint64_t count) override {
-    const auto make = [this] {
-      gpupool_ptr_t pointer = 0;
-      check(gpupool_malloc(pool_.handle(), info().size, stream_.id(), &pointer));
-      return pointer;
-    };
-    const auto use = [this](gpupool_ptr_t pointer) {
-      check(gpupool_free(pool_.handle(), pointer, stream_.id()));
-    };
-    return through_ring(
-        count, [] {}, make, use);
-  }
-
- private:
-  Pool pool_;
-  Stream stream_;
-};
-
-class RingCase : public BenchCase {
- public:
-  explicit RingCase(CaseInfo info) : BenchCase(std::move(info)) {}
-
-  double run(uint64_t count) override { return time_ring(count); }
-};
-
-class ChurnCase : public BenchCase {
- public:
-  ChurnCase(const Config& config, CaseInfo info)
-      : BenchCase(std::move(info)),
-        pool_(create_pool(config)),
-        stream_(pool_),
-        pointers_(this->info().live_blocks) {
+  Churn(const Config& config, const CaseInfo& info) : Fixture(config, 1), pointers_(info.live_blocks) {
     std::uniform_real_distribution<double> exponent(std::log2(kSmallest),
-                                                    std::log2(static_cast<double>(this->info().size)));
+                                                    std::log2(static_cast<double>(info.size)));
     for (uint64_t& size : sizes_) size = static_cast<uint64_t>(std::exp2(exponent(random_)));
   }
-
-  ~ChurnCase() override {
-    for (const gpupool_ptr_t pointer : pointers_) gpupool_free(pool_.handle(), pointer, stream_.id());
+  ~Churn() {
+    for (const gpupool_ptr_t pointer : pointers_) gpupool_free(pool.handle(), pointer, stream_);
   }
-  ChurnCase(const ChurnCase&) = delete;
-  ChurnCase& operator=(const ChurnCase&) = delete;
-
-  double run(uint64_t count) override {
-    return time_threads(
-               1, [&](int) { prepare(); }, [&](int) { replace(count); }) /
-           static_cast<double>(count);
-  }
-
- private:
-  static constexpr double kSmallest = 512;
+  Churn(const Churn&) = delete;
+  Churn& operator=(const Churn&) = delete;
 
   /// The first time, fills the pool and lets it settle.
   void prepare() {
@@ -229,103 +173,96 @@ class ChurnCase : public BenchCase {
     is_prepared_ = true;
   }
 
+  /// Frees a randomly picked one and allocates another in its place. That counts as one.
   void replace(uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t random = random_();
       // The high half picks the block without a division; the low bits pick the size.
       gpupool_ptr_t& pointer = pointers_[((random >> 32) * pointers_.size()) >> 32];
-      check(gpupool_free(pool_.handle(), pointer, stream_.id()));
+      check(gpupool_free(pool.handle(), pointer, stream_));
       malloc_into(pointer, random);
     }
   }
 
+ private:
+  static constexpr double kSmallest = 512;
+
   void malloc_into(gpupool_ptr_t& pointer, uint64_t random) {
     pointer = 0;
     const uint64_t size = sizes_[random % sizes_.size()];
-    check(gpupool_malloc(pool_.handle(), size, stream_.id(), &pointer));
+    check(gpupool_malloc(pool.handle(), size, stream_, &pointer));
   }
 
-  Pool pool_;
-  Stream stream_;
+  const gpupool_stream_t stream_ = stream(0);
   std::mt19937_64 random_;  // seeded the same in every run
   std::array<uint64_t, 1 << 16> sizes_{};
   std::vector<gpupool_ptr_t> pointers_;
   bool is_prepared_ = false;
 };
 
-class MutexCase : public BenchCase {
- public:
-  MutexCase() : BenchCase({"mutex", 0, 1, 0}) {}
-
-  double run(uint64_t count) override {
-    return time_one_thread(count, [this](uint64_t repeats) {
-      for (uint64_t i = 0; i < repeats; ++i) {
-        mutex_.lock();
-        keep(mutex_);
-        mutex_.unlock();
-      }
-    });
-  }
-
- private:
-  std::mutex mutex_;
-};
-
-class LibcCase : public BenchCase {
- public:
-  explicit LibcCase(uint64_t size) : BenchCase({"libc", size, 1, 0}) {}
-
-  double run(uint64_t count) override {
-    return time_one_thread(count, [this](uint64_t repeats) {
-      for (uint64_t i = 0; i < repeats; ++i) {
-        void* pointer = std::malloc(info().size);
-        keep(pointer);
-        std::free(pointer);
-      }
-    });
-  }
-};
+BenchCase churn_case(const Config& config, const CaseInfo& info) {
+  const auto churn = std::make_shared<Churn>(config, info);
+  return {info, [churn](uint64_t count) {
+            return time_threads(
+                       1, [&](int) { churn->prepare(); }, [&](int) { churn->replace(count); }) /
+                   static_cast<double>(count);
+          }};
+}
 
 }  // namespace
 
-std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream) {
-  return std::make_unique<PairCase>(config, std::move(info), is_one_stream);
+BenchCase mutex_case() {
+  const auto mutex = std::make_shared<std::mutex>();
+  return repeated({"mutex", 0, 1, 0}, [mutex](int, uint64_t repeats) {
+    for (uint64_t i = 0; i < repeats; ++i) {
+      mutex->lock();
+      keep(*mutex);
+      mutex->unlock();
+    }
+  });
 }
 
-std::unique_ptr<BenchCase> make_recorded_pair_case(const Config& config, CaseInfo info) {
-  return std::make_unique<RecordedPairCase>(config, std::move(info));
+BenchCase libc_case(uint64_t size) {
+  return repeated({"libc", size, 1, 0}, [size](int, uint64_t repeats) {
+    for (uint64_t i = 0; i < repeats; ++i) {
+      void* pointer = std::malloc(size);
+      keep(pointer);
+      std::free(pointer);
+    }
+  });
 }
 
-std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams) {
-  return std::make_unique<StreamsCase>(config, std::move(info), streams);
-}
-
-std::unique_ptr<BenchCase> make_sizes_case(const Config& config, CaseInfo info, size_t sizes) {
-  return std::make_unique<SizesCase>(config, std::move(info), sizes);
-}
-
-std::unique_ptr<BenchCase> make_parked_pair_case(const Config& config, CaseInfo info) {
-  return std::make_unique<ParkedPairCase>(config, std::move(info));
-}
-
-std::unique_ptr<BenchCase> make_free_elsewhere_case(const Config& config, CaseInfo info) {
-  return std::make_unique<FreeElsewhereCase>(config, std::move(info));
-}
-
-std::unique_ptr<BenchCase> make_ring_case(CaseInfo info) {
-  return std::make_unique<RingCase>(std::move(info));
-}
-
-std::unique_ptr<BenchCase> make_churn_case(const Config& config, CaseInfo info) {
-  return std::make_unique<ChurnCase>(config, std::move(info));
-}
-
-std::unique_ptr<BenchCase> make_mutex_case() {
-  return std::make_unique<MutexCase>();
-}
-
-std::unique_ptr<BenchCase> make_libc_case(uint64_t size) {
-  return std::make_unique<LibcCase>(size);
+std::vector<CaseMaker> all_cases(const Config& config, const std::vector<int>& thread_counts) {
+  std::vector<CaseMaker> makers;
+  for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 10 * kMiB, 256 * kMiB}) {
+    makers.push_back([=] { return pair_case(config, {"pair", size, 1, 0}, 1); });
+  }
+  makers.push_back([=] { return recorded_pair_case(config); });
+  for (const int threads : thread_counts) {
+    makers.push_back([=] {
+      return pair_case(config, {"pair_own_streams", 64 * kKiB, threads, 0}, static_cast<size_t>(threads));
+    });
+  }
+  for (const int threads : thread_counts) {
+    makers.push_back([=] { return pair_case(config, {"pair_one_stream", 64 * kKiB, threads, 0}, 1); });
+  }
+  for (const size_t streams : {size_t{2}, size_t{8}, size_t{64}}) {
+    const std::string name = fmt::format("streams_in_turn_{}", streams);
+    makers.push_back([=] { return streams_case(config, {name, 64 * kKiB, 1, 0}, streams); });
+  }
+  makers.push_back([=] { return streams_case(config, {"wandering_64", 64 * kKiB, 8, 0}, 64); });
+  for (const size_t sizes : {size_t{64}, size_t{1024}}) {
+    makers.push_back([=] { return sizes_case(config, sizes); });
+  }
+  makers.push_back([=] { return parked_pair_case(config); });
+  makers.push_back([=] { return free_elsewhere_case(config); });
+  // The same without the pool: the cost of passing a pointer to another thread.
+  makers.push_back([] { return BenchCase{{"ring", 0, 2, 0}, time_ring}; });
+  makers.push_back([=] { return churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });
+  makers.push_back([=] { return churn_case(config, {"churn", kMiB, 1, 10000}); });
+  makers.push_back([=] { return churn_case(config, {"churn", 64 * kKiB, 1, 100000}); });
+  makers.push_back([=] { return churn_case(config, {"churn", 64 * kKiB, 1, 1000000}); });
+  return makers;
 }
 
 }  // namespace gpupool::cli
