@@ -16,7 +16,7 @@
 #include "cli/base/output.hpp"
 #include "cli/base/system.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/help/help.hpp"
 #include "cli/help/pages.hpp"
 

@@ -8,7 +8,6 @@
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
-#include "cli/commands/salvage.hpp"
 #include "cli/recording/recording.hpp"
 
 int main() {

@@ -434,7 +434,7 @@ class SelfTest(ShareTest):
             os.kill(each, signal.SIGKILL)
         lines = test.stdout.read().splitlines()
         self.assertEqual(test.wait(), 1)
-        self.assertRegex(lines[-1], r"^FAILED (waiting|killed) +process (%d|%d) has ended$" % tuple(ended))
+        self.assertRegex(lines[-1], rf"^FAILED (waiting|killed) +process ({ended[0]}|{ended[1]}) has ended$")
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_a_signal_leaves_nothing(self):

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/measure/advice.hpp"
 #include "cli/recording/recorded_pool.hpp"
 
@@ -59,14 +58,12 @@ constexpr const char* kAdviseExamples =
 }  // namespace
 
 Command add_advise(CLI::App& app) {
-  const auto options = std::make_shared<AdviseOptions>();
-  CLI::App* const command = app.add_subcommand("advise", kAdviseAbout)->footer(kAdviseExamples);
-  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
-  command->add_option("--pool", options->pool, "Which pool, if the recording has several")
-      ->check(is_positive())
-      ->option_text("N");
-  command->add_flag("--json", options->json, kJsonHelp);
-  return {command, [options] { return run_advise(*options); }};
+  auto [command, options, made] =
+      new_command<AdviseOptions>(app, "advise", kAdviseAbout, kAdviseExamples, run_advise);
+  file_option(command, options.file);
+  pool_option(command, options.pool);
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

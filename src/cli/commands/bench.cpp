@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -12,7 +11,7 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/measure/bench_cases.hpp"
 #include "cli/measure/workers.hpp"
 
@@ -171,19 +170,18 @@ constexpr const char* kBenchExamples =
 }  // namespace
 
 Command add_bench(CLI::App& app) {
-  const auto options = std::make_shared<BenchOptions>();
-  CLI::App* const command = app.add_subcommand("bench", kBenchAbout);
-  command->footer(kBenchExamples);
-  command->add_option("--device", options->device, kDeviceHelp)->option_text("NAME [auto]");
-  command->add_option("--threads", options->threads, "Numbers of threads for the cases with several")
+  auto [command, options, made] =
+      new_command<BenchOptions>(app, "bench", kBenchAbout, kBenchExamples, run_bench);
+  device_option(command, options.device);
+  command.add_option("--threads", options.threads, "Numbers of threads for the cases with several")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->option_text("N,N,... [1,2,4]");
-  command->add_option("--seconds", options->seconds, "How long to measure each row")
+  command.add_option("--seconds", options.seconds, "How long to measure each row")
       ->check(between(0.001, 3600.0))
       ->option_text("S [0.2]");
-  command->add_flag("--json", options->json, kJsonHelp);
-  return {command, [options] { return run_bench(*options); }};
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

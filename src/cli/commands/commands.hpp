@@ -35,8 +35,4 @@ Command add_trim(CLI::App& app);
 Command add_wake(CLI::App& app);
 Command add_why(CLI::App& app);
 
-inline constexpr const char* kJsonHelp = "Print JSON for programs, one object a line, and nothing else";
-inline constexpr const char* kDeviceHelp =
-    "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N, N";
-
 }  // namespace gpupool::cli

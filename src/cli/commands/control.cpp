@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
+#include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/out_file.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
+#include "cli/base/utf8.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
-#include "cli/commands/whole.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/processes/control.hpp"
 #include "cli/processes/control_snapshot.hpp"
+#include "cli/processes/whole.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -105,34 +108,27 @@ constexpr const char* kWakeExamples =
     "  gpupool wake 4711 --tag weights\n"
     "  gpupool wake 4711 --whole";
 
-CLI::App* add_control(CLI::App& app, const char* name, const char* about, const char* examples,
-                      ControlOptions& options) {
-  CLI::App* const command = app.add_subcommand(name, about)->footer(examples);
+NewCommand<ControlOptions> add_control(CLI::App& app, const char* name, const char* about,
+                                       const char* examples, std::function<int(ControlOptions&)> run) {
+  const NewCommand<ControlOptions> added =
+      new_command<ControlOptions>(app, name, about, examples, std::move(run));
+  auto& [command, options, made] = added;
   const bool can_be_whole = examples == kSleepExamples || examples == kWakeExamples;
   if (can_be_whole) {
-    command->add_option("PID", options.who, "The process; with --whole also by its name")->option_text(" ");
+    command.add_option("PID", options.who, "The process; with --whole also by its name")->option_text(" ");
   } else {
-    command->add_option("PID", options.pid, "The process")
-        ->required()
-        ->check(is_positive())
-        ->option_text(" ");
+    command.add_option("PID", options.pid, "The process")->required()->check(is_positive())->option_text(" ");
   }
   CLI::Option* const tag =
-      command->add_option("--tag", options.tag, "Only pools of this name")
+      command.add_option("--tag", options.tag, "Only pools of this name")
           ->check([](const std::string& text) { return std::string(text.empty() ? "a tag has a name" : ""); })
           ->option_text("NAME [all]");
-  command->add_option("--pool", options.pool, "Only the pool of this number, as gpupool top --json has it")
-      ->check(is_positive())
-      ->excludes(tag)
-      ->option_text("N");
-  command->add_option("--wait", options.wait, "How long to wait for the answer")
+  pool_option(command, options.pool, "Only the pool of this number, as gpupool top --json has it")
+      ->excludes(tag);
+  command.add_option("--wait", options.wait, "How long to wait for the answer")
       ->check(between(0.01, 86400.0))
       ->option_text(can_be_whole ? "S [60; 600 with --whole]" : "S [60]");
-  return command;
-}
-
-void add_json(CLI::App& command, ControlOptions& options) {
-  command.add_flag("--json", options.json, "Print JSON for programs, one object and nothing else");
+  return added;
 }
 
 CLI::Option* add_whole(CLI::App& command, ControlOptions& options) {
@@ -247,16 +243,72 @@ int run_command(ControlCommand which, const char* name, const ControlOptions& op
   return 0;
 }
 
+std::string whole_text(bool sleeps, const WholeResult& done) {
+  std::string text = sleeps ? "asleep as a whole" : "awake as a whole";
+  if (!done.changed) text += " already";
+  if (!done.pools) return text;
+  text += fmt::format("; {} of its {} pools {}: ", done.pools->changed_pools, done.pools->pools,
+                      sleeps ? "slept first" : "woken");
+  return text + (sleeps ? fmt::format("{} given back, contents of {} saved",
+                                      format_bytes(done.pools->released), format_bytes(done.pools->saved))
+                        : fmt::format("{} taken", format_bytes(done.pools->created)));
+}
+
+void print_whole(bool sleeps, uint64_t pid, const WholeResult& done, double seconds, bool json) {
+  if (!json) {
+    std::string gpu;
+    if (done.gpu_bytes) gpu = fmt::format("; it had {} on the GPU", format_bytes(*done.gpu_bytes));
+    fmt::print("process {}: {}{}, in {:.4g} s\n", pid, whole_text(sleeps, done), gpu, seconds);
+    return;
+  }
+  nlohmann::ordered_json object = {
+      {"pid", pid}, {"command", sleeps ? "sleep" : "wake"}, {"whole", true}, {"changed", done.changed}};
+  object["pools"] = done.pools ? done.pools->pools : 0;
+  object["changed_pools"] = done.pools ? done.pools->changed_pools : 0;
+  if (!done.pools) object["why_no_pools"] = valid_utf8(done.why_no_pools);
+  if (done.gpu_bytes) object["gpu_bytes"] = *done.gpu_bytes;
+  object["seconds"] = seconds;
+  print_json(object);
+}
+
+void run_whole_process(ControlCommand which, const ControlOptions& options, uint64_t pid) {
+  const bool sleeps = which == ControlCommand::sleep;
+  const ControlRequest pools = request_of(which, options);
+  const double limit = options.wait != 0 ? options.wait : kWholeWait;
+  const auto start = std::chrono::steady_clock::now();
+  if (sleeps) say_limits(pid);
+  const WholeResult done =
+      sleeps ? sleep_whole(pid, pools, limit) : wake_whole(pid, pools, limit, options.timeout);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  print_whole(sleeps, pid, done, seconds.count(), options.json);
+  if (done.pools && !done.pools->message.empty() && !sleeps)
+    throw std::runtime_error(
+        fmt::format("process {} runs, and its pools sleep: {}", pid, done.pools->message));
+}
+
+/// The exit status: 1 if one of several could not be put to sleep, in words that were said.
+int run_whole(ControlCommand which, const ControlOptions& options) {
+  if (options.gpu.empty()) {
+    run_whole_process(which, options, find_own_process(options.who));
+    return 0;
+  }
+  const std::vector<uint64_t> pids = own_processes_on(options.gpu);
+  if (pids.empty()) throw InputError(fmt::format("no process of yours is on GPU {}", options.gpu));
+  int status = 0;
+  for (const uint64_t pid : pids) {
+    try {
+      run_whole_process(which, options, pid);
+    } catch (const std::runtime_error& error) {
+      say(error.what());
+      status = 1;
+    }
+  }
+  return status;
+}
+
 int run_sleep_or_wake(ControlCommand which, const char* name, ControlOptions& options) {
   check_who(options);
-  if (!options.whole) return run_command(which, name, options);
-  WholeOptions whole;
-  whole.who = options.who;
-  whole.gpu = options.gpu;
-  whole.pools = request_of(which, options);
-  whole.limit = options.wait != 0 ? options.wait : kWholeWait;
-  whole.json = options.json;
-  return run_whole(whole);
+  return options.whole ? run_whole(which, options) : run_command(which, name, options);
 }
 
 int run_snapshot(const ControlOptions& options) {
@@ -270,55 +322,57 @@ int run_snapshot(const ControlOptions& options) {
 }  // namespace
 
 Command add_trim(CLI::App& app) {
-  const auto options = std::make_shared<ControlOptions>();
-  CLI::App* const command = add_control(app, "trim", kTrimAbout, kTrimExamples, *options);
-  command->add_option("--keep", options->keep, "What each pool keeps at most")
+  auto [command, options, made] = add_control(app, "trim", kTrimAbout, kTrimExamples,
+                                              std::bind_front(run_command, ControlCommand::trim, "trim"));
+  command.add_option("--keep", options.keep, "What each pool keeps at most")
       ->option_text("BYTES [nothing free]");
-  add_json(*command, *options);
-  return {command, [options] { return run_command(ControlCommand::trim, "trim", *options); }};
+  json_flag(command, options.json);
+  return made;
 }
 
 Command add_snapshot(CLI::App& app) {
-  const auto options = std::make_shared<ControlOptions>();
-  CLI::App* const command = add_control(app, "snapshot", kSnapshotAbout, kSnapshotExamples, *options);
-  command->add_option("-o,--output", options->output, "Where to write")->option_text("FILE [-]");
-  command->add_flag("--report", options->report, "Write in words what each pool holds, and who holds it");
-  return {command, [options] { return run_snapshot(*options); }};
+  auto [command, options, made] =
+      add_control(app, "snapshot", kSnapshotAbout, kSnapshotExamples, run_snapshot);
+  output_option(command, options.output);
+  command.add_flag("--report", options.report, "Write in words what each pool holds, and who holds it");
+  return made;
 }
 
 Command add_sleep(CLI::App& app) {
-  const auto options = std::make_shared<ControlOptions>();
-  CLI::App* const command = add_control(app, "sleep", kSleepAbout, kSleepExamples, *options);
+  auto [command, options, made] =
+      add_control(app, "sleep", kSleepAbout, kSleepExamples,
+                  std::bind_front(run_sleep_or_wake, ControlCommand::sleep, "sleep"));
   CLI::Option* const drop =
-      command->add_flag("--drop", options->drop, "Drop contents, except those of blocks that are to be kept");
-  command->add_flag("--save", options->save, "Save contents in host memory; the default")->excludes(drop);
+      command.add_flag("--drop", options.drop, "Drop contents, except those of blocks that are to be kept");
+  command.add_flag("--save", options.save, "Save contents in host memory; the default")->excludes(drop);
   CLI::Option* const hold =
-      command->add_flag("--hold-mallocs", options->hold_mallocs,
-                        "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
+      command.add_flag("--hold-mallocs", options.hold_mallocs,
+                       "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
   CLI::Option* const bytes =
-      command->add_option("--bytes", options->bytes, "What to give back, while the pools stay awake")
+      command.add_option("--bytes", options.bytes, "What to give back, while the pools stay awake")
           ->excludes(hold)
           ->option_text("BYTES [all]");
-  CLI::Option* const whole = add_whole(*command, *options)->excludes(bytes);
+  CLI::Option* const whole = add_whole(command, options)->excludes(bytes);
   command
-      ->add_option("--all-of-device", options->gpu, "All processes of yours on this GPU, as NVML numbers it")
+      .add_option("--all-of-device", options.gpu, "All processes of yours on this GPU, as NVML numbers it")
       ->needs(whole)
       ->option_text("N|GPU-...");
-  add_json(*command, *options);
-  return {command, [options] { return run_sleep_or_wake(ControlCommand::sleep, "sleep", *options); }};
+  json_flag(command, options.json);
+  return made;
 }
 
 Command add_wake(CLI::App& app) {
-  const auto options = std::make_shared<ControlOptions>();
-  CLI::App* const command = add_control(app, "wake", kWakeAbout, kWakeExamples, *options);
-  command->add_option("--timeout", options->timeout, "How long the process waits for memory that others hold")
+  auto [command, options, made] =
+      add_control(app, "wake", kWakeAbout, kWakeExamples,
+                  std::bind_front(run_sleep_or_wake, ControlCommand::wake, "wake"));
+  command.add_option("--timeout", options.timeout, "How long the process waits for memory that others hold")
       ->check(between(0.0, 3600.0))
       ->option_text("S [0]");
-  command->add_flag("--retain-backup", options->retain_backup,
-                    "Keep page-locked memory, which makes the next sleep fast");
-  (void)add_whole(*command, *options);
-  add_json(*command, *options);
-  return {command, [options] { return run_sleep_or_wake(ControlCommand::wake, "wake", *options); }};
+  command.add_flag("--retain-backup", options.retain_backup,
+                   "Keep page-locked memory, which makes the next sleep fast");
+  (void)add_whole(command, options);
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include "cli/base/library.hpp"
 #include "cli/base/metrics_server.hpp"
 #include "cli/base/out_file.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/formats/export_formats.hpp"
 #include "cli/formats/pprof.hpp"
 #include "cli/recording/recorded_pool.hpp"
@@ -86,27 +85,26 @@ constexpr const char* kExportExamples =
 }  // namespace
 
 Command add_export(CLI::App& app) {
-  const auto options = std::make_shared<ExportOptions>();
-  CLI::App* const command = app.add_subcommand("export", kExportAbout)->footer(kExportExamples);
-  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
-  command->add_option("-o,--output", options->output, "Where to write")->option_text("FILE [-]");
-  command->add_option("--format", options->format, "In which form")
+  auto [command, options, made] =
+      new_command<ExportOptions>(app, "export", kExportAbout, kExportExamples, run_export);
+  file_option(command, options.file);
+  output_option(command, options.output);
+  command.add_option("--format", options.format, "In which form")
       ->check(CLI::IsMember({"text", "pprof", "torch", "chrome", "prometheus"}))
       ->option_text("text|pprof|torch|chrome|prometheus [text]");
-  command->add_flag_callback(
-      "--prometheus", [options] { options->format = "prometheus"; }, "The same as --format prometheus");
+  command.add_flag_callback(
+      "--prometheus", [&format = options.format] { format = "prometheus"; },
+      "The same as --format prometheus");
   command
-      ->add_option("--listen", options->listen,
-                   "Answer GET /metrics, reading the recording each time; for --prometheus")
+      .add_option("--listen", options.listen,
+                  "Answer GET /metrics, reading the recording each time; for --prometheus")
       ->option_text("ADDRESS:PORT");
-  command->add_option("--last", options->last, "Events that a snapshot for PyTorch has at most")
+  command.add_option("--last", options.last, "Events that a snapshot for PyTorch has at most")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 26))
       ->option_text("N [100000]");
-  command->add_flag("--at-peak", options->at_peak, "A snapshot for PyTorch of when most was live");
-  command->add_option("--pool", options->pool, "Which pool, if the recording has several")
-      ->check(is_positive())
-      ->option_text("N");
-  return {command, [options] { return run_export(*options); }};
+  command.add_flag("--at-peak", options.at_peak, "A snapshot for PyTorch of when most was live");
+  pool_option(command, options.pool);
+  return made;
 }
 
 }  // namespace gpupool::cli

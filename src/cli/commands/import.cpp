@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "cli/base/text_file.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/import.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/formats/import_rmm.hpp"
 #include "cli/formats/import_torch.hpp"
 #include "cli/recording/packing.hpp"
@@ -95,19 +95,17 @@ int run_import(const ImportOptions& options) {
 }
 
 Command add_import(CLI::App& app) {
-  const auto options = std::make_shared<ImportOptions>();
-  CLI::App* const command = app.add_subcommand("import", kImportAbout)->footer(kImportExamples);
-  command->add_option("FILE", options->file, "RMM's log, or PyTorch's snapshot")
-      ->required()
-      ->option_text(" ");
-  command->add_option("-o,--output", options->output, "Where to write")->option_text("FILE [-]");
+  auto [command, options, made] =
+      new_command<ImportOptions>(app, "import", kImportAbout, kImportExamples, run_import);
+  command.add_option("FILE", options.file, "RMM's log, or PyTorch's snapshot")->required()->option_text(" ");
+  output_option(command, options.output);
   command
-      ->add_option("--format", options->format,
-                   "A trace for gpupool replay, or a recording of all devices, for the rest")
+      .add_option("--format", options.format,
+                  "A trace for gpupool replay, or a recording of all devices, for the rest")
       ->check(CLI::IsMember({"text", "recording"}))
       ->option_text("text|recording [text]");
-  command->add_option("--device", options->device, "Only this device of a snapshot")->option_text("N");
-  return {command, [options] { return run_import(*options); }};
+  command.add_option("--device", options.device, "Only this device of a snapshot")->option_text("N");
+  return made;
 }
 
 }  // namespace gpupool::cli

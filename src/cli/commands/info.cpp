@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +10,7 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/options.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -200,13 +200,11 @@ constexpr const char* kInfoExamples =
 }  // namespace
 
 Command add_info(CLI::App& app) {
-  const auto options = std::make_shared<InfoOptions>();
-  CLI::App* const command = app.add_subcommand("info", kInfoAbout);
-  command->footer(kInfoExamples);
-  command->add_option("--device", options->device, "Only this one: cuda:N, sim:N, ...")
+  auto [command, options, made] = new_command<InfoOptions>(app, "info", kInfoAbout, kInfoExamples, run_info);
+  command.add_option("--device", options.device, "Only this one: cuda:N, sim:N, ...")
       ->option_text("NAME [all]");
-  command->add_flag("--json", options->json, kJsonHelp);
-  return {command, [options] { return run_info(*options); }};
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

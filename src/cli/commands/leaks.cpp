@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/recording/leaks.hpp"
 
 namespace gpupool::cli {
@@ -130,18 +130,18 @@ constexpr const char* kLeaksExamples =
 }  // namespace
 
 Command add_leaks(CLI::App& app) {
-  const auto options = std::make_shared<LeaksOptions>();
-  CLI::App* const command = app.add_subcommand("leaks", kLeaksAbout)->footer(kLeaksExamples);
-  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
+  auto [command, options, made] =
+      new_command<LeaksOptions>(app, "leaks", kLeaksAbout, kLeaksExamples, run_leaks);
+  file_option(command, options.file);
   command
-      ->add_option("--fail-over", options->fail_over, "Exit with status 1 if more bytes are leaked than this")
+      .add_option("--fail-over", options.fail_over, "Exit with status 1 if more bytes are leaked than this")
       ->option_text("BYTES");
-  command->add_flag("--growing", options->growing, "Only what grows");
-  command->add_option("--count", options->count, "How many sites to list")
+  command.add_flag("--growing", options.growing, "Only what grows");
+  command.add_option("--count", options.count, "How many sites to list")
       ->check(CLI::Range(1, 100000))
       ->option_text("N [20]");
-  command->add_flag("--json", options->json, kJsonHelp);
-  return {command, [options] { return run_leaks(*options); }};
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <memory>
 #include <optional>
 
 #include <algorithm>
@@ -26,8 +25,7 @@
 #include "cli/base/signals.hpp"
 #include "cli/base/utf8.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
-#include "cli/commands/salvage.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/processes/process_ends.hpp"
 #include "cli/processes/process_recording.hpp"
 #include "cli/processes/program.hpp"
@@ -305,31 +303,31 @@ constexpr const char* kRecordExamples =
 }  // namespace
 
 Command add_record(CLI::App& app) {
-  const auto options = std::make_shared<RecordOptions>();
-  CLI::App* const command = app.add_subcommand("record", kRecordAbout)->footer(kRecordExamples);
+  auto [command, options, made] =
+      new_command<RecordOptions>(app, "record", kRecordAbout, kRecordExamples, run_record);
   CLI::Option* const program =
-      command->add_option("PROGRAM", options->program, "What to run, after --")->option_text("...");
-  CLI::Option* const pid = command->add_option("--pid", options->pid, "Which process to record instead")
+      command.add_option("PROGRAM", options.program, "What to run, after --")->option_text("...");
+  CLI::Option* const pid = command.add_option("--pid", options.pid, "Which process to record instead")
                                ->check(is_positive())
                                ->excludes(program)
                                ->option_text("N");
-  command->add_option("--seconds", options->seconds, "How long to record that process")
+  command.add_option("--seconds", options.seconds, "How long to record that process")
       ->check(between(0.01, 1e8))
       ->needs(pid)
       ->option_text("S [until ctrl-C]");
-  command->add_option("-o,--output", options->output, "The recording; must not be there")
+  command.add_option("-o,--output", options.output, "The recording; must not be there")
       ->check(is_no_dash())
       ->option_text("FILE [PROGRAM.PID.gpt]");
-  command->add_option("--stacks", options->stacks, "Which stacks to record of where a malloc is called")
+  command.add_option("--stacks", options.stacks, "Which stacks to record of where a malloc is called")
       ->check(CLI::IsMember({"none", "native", "language", "all"}))
       ->option_text("none|native|language|all [language]");
-  command->add_option("--last", options->last, "How many of the newest events to keep, in bytes or time")
+  command.add_option("--last", options.last, "How many of the newest events to keep, in bytes or time")
       ->option_text("512MiB|10min [all]");
   command
-      ->add_flag("--pools-only", options->pools_only,
-                 "Leave CUPTI, which has one user in a process, to a profiler")
+      .add_flag("--pools-only", options.pools_only,
+                "Leave CUPTI, which has one user in a process, to a profiler")
       ->excludes(pid);
-  return {command, [options] { return run_record(*options); }};
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <cstdio>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/measure/replay.hpp"
 #include "cli/recording/trace.hpp"
 
@@ -292,36 +292,34 @@ constexpr const char* kReplayExamples =
 }  // namespace
 
 Command add_replay(CLI::App& app) {
-  const auto options = std::make_shared<ReplayOptions>();
-  CLI::App* const command = app.add_subcommand("replay", kReplayAbout);
-  command->footer(kReplayExamples);
-  command->add_option("FILE", options->files, "Traces, as text or gzip")->required()->option_text("...");
-  command->add_option("--device", options->device, kDeviceHelp)->option_text("NAME [auto]");
-  command->add_option("--passes", options->passes, "How often to play each trace in the same pool")
+  auto [command, options, made] =
+      new_command<ReplayOptions>(app, "replay", kReplayAbout, kReplayExamples, run_replay);
+  command.add_option("FILE", options.files, "Traces, as text or gzip")->required()->option_text("...");
+  device_option(command, options.device);
+  command.add_option("--passes", options.passes, "How often to play each trace in the same pool")
       ->check(CLI::Range(1, 1000000))
       ->option_text("N [2]");
   command
-      ->add_option("--cap", options->cap, "Limit the pool: bytes (or 10GiB), or a multiple of the live peak")
+      .add_option("--cap", options.cap, "Limit the pool: bytes (or 10GiB), or a multiple of the live peak")
       ->option_text("BYTES|1.05x");
-  command->add_flag("--find-cap", options->find_cap,
-                    "Also find the smallest cap that completes, to 0.1 % of the live peak");
-  command->add_flag("--data", options->data,
-                    "Write every block and check it before it is freed; slow on sim");
-  command->add_flag("--pace", options->paced,
-                    "Spread each pass over the time the recorded program took: virtual time on sim");
+  command.add_flag("--find-cap", options.find_cap,
+                   "Also find the smallest cap that completes, to 0.1 % of the live peak");
+  command.add_flag("--data", options.data, "Write every block and check it before it is freed; slow on sim");
+  command.add_flag("--pace", options.paced,
+                   "Spread each pass over the time the recorded program took: virtual time on sim");
   command
-      ->add_option("--slack", options->slack,
-                   "Reserve this much more to save driver calls: 0.1 is 10 %; -1: always tight")
+      .add_option("--slack", options.slack,
+                  "Reserve this much more to save driver calls: 0.1 is 10 %; -1: always tight")
       ->option_text("X");
-  command->add_option("--max-chunk", options->max_chunk, "Size of the pool's largest chunk, such as 32MiB")
+  command.add_option("--max-chunk", options.max_chunk, "Size of the pool's largest chunk, such as 32MiB")
       ->option_text("BYTES");
   command
-      ->add_option("--mode", options->mode,
-                   "vmm: chunks mapped where they are needed; driver: the driver's malloc")
+      .add_option("--mode", options.mode,
+                  "vmm: chunks mapped where they are needed; driver: the driver's malloc")
       ->check(CLI::IsMember({"auto", "vmm", "driver"}))
       ->option_text("auto|vmm|driver");
-  command->add_flag("--json", options->json, kJsonHelp);
-  return {command, [options] { return run_replay(*options); }};
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/base/library.hpp"
@@ -12,9 +11,8 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/recording/recorded_pool.hpp"
-#include "cli/report/holders.hpp"
 #include "cli/report/page.hpp"
 
 namespace gpupool::cli {
@@ -122,25 +120,22 @@ constexpr const char* kReportExamples =
 }  // namespace
 
 Command add_report(CLI::App& app) {
-  const auto options = std::make_shared<ReportOptions>();
-  CLI::App* const command = app.add_subcommand("report", kReportAbout)->footer(kReportExamples);
-  command->add_option("FILE", options->files, "A recording, or two to compare")
+  auto [command, options, made] =
+      new_command<ReportOptions>(app, "report", kReportAbout, kReportExamples, run_report);
+  command.add_option("FILE", options.files, "A recording, or two to compare")
       ->required()
       ->option_text("[FILE]");
-  command->add_option("-o,--output", options->output, "Where to write the page")
+  command.add_option("-o,--output", options.output, "Where to write the page")
       ->option_text("FILE [report.html]");
-  command->add_option("--pool", options->pool, "Only this pool, if the recording has several")
-      ->check(is_positive())
-      ->option_text("N");
+  pool_option(command, options.pool, "Only this pool, if the recording has several");
   command
-      ->add_option("--sources", options->sources,
-                   "Show the lines that frames name, from files in this folder")
+      .add_option("--sources", options.sources, "Show the lines that frames name, from files in this folder")
       ->allow_extra_args(false)
       ->option_text("FOLDER ...");
-  command->add_flag("--json", options->json, kJsonHelp)->excludes("--output")->excludes("--sources");
-  command->add_flag("--no-fit", options->no_fit,
-                    "Do not play the recording again, which takes some seconds: no least limit");
-  return {command, [options] { return run_report(*options); }};
+  json_flag(command, options.json)->excludes("--output")->excludes("--sources");
+  command.add_flag("--no-fit", options.no_fit,
+                   "Do not play the recording again, which takes some seconds: no least limit");
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <sstream>
 
 #include "cli/base/library.hpp"
@@ -18,6 +17,7 @@
 #include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/commands/run_settings.hpp"
 #include "cli/processes/nvml.hpp"
 #include "cli/processes/program.hpp"
@@ -159,21 +159,20 @@ int run_program(const RunOptions& options) {
 }  // namespace
 
 Command add_run(CLI::App& app) {
-  const auto options = std::make_shared<RunOptions>();
-  CLI::App* const command = app.add_subcommand("run", kRunAbout)->footer(kRunExamples);
-  command->add_option("PROGRAM", options->program, "What to run, after --")->option_text("...");
-  command->add_option("--cap", options->cap, "What it may have on each GPU")->option_text("BYTES [all]");
+  auto [command, options, made] = new_command<RunOptions>(app, "run", kRunAbout, kRunExamples, run_program);
+  command.add_option("PROGRAM", options.program, "What to run, after --")->option_text("...");
+  command.add_option("--cap", options.cap, "What it may have on each GPU")->option_text("BYTES [all]");
   CLI::Option* const keep =
-      command->add_flag("--keep", options->keep,
-                        "Let the driver's pools keep what cudaFreeAsync frees, instead of giving it back");
-  command->add_option("--share", options->group, "Keep only what this group of processes leaves over")
+      command.add_flag("--keep", options.keep,
+                       "Let the driver's pools keep what cudaFreeAsync frees, instead of giving it back");
+  command.add_option("--share", options.group, "Keep only what this group of processes leaves over")
       ->needs(keep)
       ->option_text("GROUP");
-  command->add_flag("--hooks", options->hooks,
-                    "Count and cap what the driver itself gives, by any call that takes memory");
-  command->add_flag("--print", options->print,
-                    "Print what would be set, one NAME=VALUE a line, and do nothing");
-  return {command, [options] { return run_program(*options); }};
+  command.add_flag("--hooks", options.hooks,
+                   "Count and cap what the driver itself gives, by any call that takes memory");
+  command.add_flag("--print", options.print,
+                   "Print what would be set, one NAME=VALUE a line, and do nothing");
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <algorithm>
 #include <charconv>
@@ -17,6 +16,7 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/share/groups.hpp"
 #include "cli/share/options.hpp"
 
@@ -242,36 +242,36 @@ constexpr const char* kShareExamples =
 }  // namespace
 
 Command add_share(CLI::App& app) {
-  const auto options = std::make_shared<ShareOptions>();
-  CLI::App* const command = app.add_subcommand("share", kShareAbout)->footer(kShareExamples);
-  command->add_flag("--list", options->list, "List groups and their members; the default");
-  command->add_option("--group", options->group, "The group")->option_text("NAME [GPUPOOL_SHARE, or all]");
-  command->add_option("--device", options->device, "The device: auto, cuda:N, sim:N, ...")
+  auto [command, options, made] =
+      new_command<ShareOptions>(app, "share", kShareAbout, kShareExamples, run_share);
+  command.add_flag("--list", options.list, "List groups and their members; the default");
+  command.add_option("--group", options.group, "The group")->option_text("NAME [GPUPOOL_SHARE, or all]");
+  command.add_option("--device", options.device, "The device: auto, cuda:N, sim:N, ...")
       ->option_text("NAME [to list, all]");
-  command->add_option("--set", options->figures, "Set a figure, as below; may come several times")
+  command.add_option("--set", options.figures, "Set a figure, as below; may come several times")
       ->allow_extra_args(false)
       ->option_text("FIGURE=VALUE");
-  command->add_option("--member", options->member, "Of which member: its slot, as listed")->option_text("N");
-  command->add_flag("--repair", options->repair,
-                    "Take back what dead members have left, and correct what counts as used");
-  command->add_option("--socket", options->socket, "The broker that has the group")
+  command.add_option("--member", options.member, "Of which member: its slot, as listed")->option_text("N");
+  command.add_flag("--repair", options.repair,
+                   "Take back what dead members have left, and correct what counts as used");
+  command.add_option("--socket", options.socket, "The broker that has the group")
       ->option_text("PATH [GPUPOOL_SHARE_SOCKET, or none]");
-  command->add_option("--serve", options->serve, "Be a broker, at this socket, until SIGTERM")
+  command.add_option("--serve", options.serve, "Be a broker, at this socket, until SIGTERM")
       ->option_text("PATH");
-  command->add_option("--limit", options->limit, "What members of the broker's groups may have: 60GiB, 75%")
+  command.add_option("--limit", options.limit, "What members of the broker's groups may have: 60GiB, 75%")
       ->option_text("BYTES [as the first member says]");
   command
-      ->add_option("--allow-uid", options->allowed_users,
-                   "Users whom the broker serves, beside its own and root")
+      .add_option("--allow-uid", options.allowed_users,
+                  "Users whom the broker serves, beside its own and root")
       ->delimiter(',')
       ->option_text("USER,...");
-  command->add_option("--allow-gid", options->allowed_groups, "Groups of users whom it serves")
+  command.add_option("--allow-gid", options.allowed_groups, "Groups of users whom it serves")
       ->delimiter(',')
       ->option_text("GROUP,...");
-  command->add_flag("--selftest", options->selftest, "Try sharing out with processes of its own");
-  command->add_option("--selftest-member", options->guaranteed)->group("");
-  command->add_flag("--json", options->json, "Print JSON for programs, one object a line, and nothing else");
-  return {command, [options] { return run_share(*options); }};
+  command.add_flag("--selftest", options.selftest, "Try sharing out with processes of its own");
+  command.add_option("--selftest-member", options.guaranteed)->group("");
+  json_flag(command, options.json);
+  return made;
 }
 
 }  // namespace gpupool::cli

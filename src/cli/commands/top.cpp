@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +15,7 @@
 #include "cli/base/metrics_server.hpp"
 #include "cli/base/output.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/option_checks.hpp"
+#include "cli/commands/options.hpp"
 #include "cli/top/keys.hpp"
 #include "cli/top/prometheus.hpp"
 #include "cli/top/terminal.hpp"
@@ -222,41 +221,39 @@ constexpr const char* kTopExamples =
 }  // namespace
 
 Command add_top(CLI::App& app) {
-  const auto options = std::make_shared<TopOptions>();
-  CLI::App* const command = app.add_subcommand("top", kTopAbout)->footer(kTopExamples);
-  command->add_flag("--once", options->once, "Look once, and end");
-  command->add_option("-i,--interval", options->interval, "How often to look")
+  auto [command, options, made] = new_command<TopOptions>(app, "top", kTopAbout, kTopExamples, run_top);
+  command.add_flag("--once", options.once, "Look once, and end");
+  command.add_option("-i,--interval", options.interval, "How often to look")
       ->check(between(0.1, 86400.0))
       ->option_text("S [1]");
   CLI::Option* const inside =
-      command->add_option("PID", options->inside, "Who holds what in this process; else all processes")
+      command.add_option("PID", options.inside, "Who holds what in this process; else all processes")
           ->check(is_positive())
           ->option_text(" ");
-  command->add_option("--pid", options->pid, "Only this process")->check(is_positive())->option_text("N");
-  command->add_option("--name", options->choice.name, "Only pools with this in their name")
+  command.add_option("--pid", options.pid, "Only this process")->check(is_positive())->option_text("N");
+  command.add_option("--name", options.choice.name, "Only pools with this in their name")
       ->option_text("TEXT");
-  command->add_option("--tag", options->choice.tag, "Only pools with this in the name of a tag")
+  command.add_option("--tag", options.choice.tag, "Only pools with this in the name of a tag")
       ->option_text("TEXT");
-  command->add_option("--user", options->choice.user, "Only this user's processes: a name or a number")
+  command.add_option("--user", options.choice.user, "Only this user's processes: a name or a number")
       ->option_text("USER");
   command
-      ->add_option("--device", options->choice.device,
-                   "Only pools on it: cuda:0, cuda, or a part of its UUID")
+      .add_option("--device", options.choice.device, "Only pools on it: cuda:0, cuda, or a part of its UUID")
       ->option_text("NAME");
-  command->add_option("--sort", options->choice.sort, "Which pools come first")
+  command.add_option("--sort", options.choice.sort, "Which pools come first")
       ->check(CLI::IsMember(top_orders()))
       ->option_text(fmt::format("{} [reserved]", fmt::join(top_orders(), "|")));
-  CLI::Option* const json = command->add_flag(
-      "--json", options->json, "Print JSON for programs, one object a line: of each GPU, and each process");
+  CLI::Option* const json = command.add_flag(
+      "--json", options.json, "Print JSON for programs, one object a line: of each GPU, and each process");
   CLI::Option* const prometheus =
-      command->add_flag("--prometheus", options->prometheus, "Print metrics for Prometheus, once")
+      command.add_flag("--prometheus", options.prometheus, "Print metrics for Prometheus, once")
           ->excludes(json);
   for (const char* const other : {"--pid", "--name", "--tag", "--user", "--device", "--sort", "--prometheus"})
-    inside->excludes(command->get_option(other));
-  command->add_option("--listen", options->listen, "Serve them at /metrics instead: 127.0.0.1:9838")
+    inside->excludes(command.get_option(other));
+  command.add_option("--listen", options.listen, "Serve them at /metrics instead: 127.0.0.1:9838")
       ->needs(prometheus)
       ->option_text("ADDRESS:PORT");
-  return {command, [options] { return run_top(*options); }};
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +12,8 @@
 
 #include "cli/base/library.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/options.hpp"
+#include "cli/recording/frame.hpp"
 #include "cli/recording/live.hpp"
 #include "cli/recording/recording.hpp"
 
@@ -113,13 +114,8 @@ void print_event(const Recording& recording, const char* what, const Happened& e
                                  : std::string("?");
   fmt::print("  {} at {:.6f} s by thread {} on stream {:#x}\n", what, static_cast<double>(event.ns) / 1e9,
              thread, event.stream);
-  const auto stack = recording.stacks.find(event.stack);
-  if (event.stack == 0 || stack == recording.stacks.end()) return;
-  for (size_t at = 0; at < stack->second.size();) {
-    const size_t end = std::min(stack->second.find('\n', at), stack->second.size());
-    fmt::print("    {}\n", one_line(stack->second.substr(at, end - at)));
-    at = end + 1;
-  }
+  if (event.stack == 0 || !recording.stacks.contains(event.stack)) return;
+  for (const std::string& frame : frames_of(recording, event.stack)) fmt::print("    {}\n", frame);
 }
 
 /// The last mark before an event: where the program was.
@@ -255,14 +251,13 @@ constexpr const char* kWhyExamples =
 }  // namespace
 
 Command add_why(CLI::App& app) {
-  const auto options = std::make_shared<WhyOptions>();
-  CLI::App* const command = app.add_subcommand("why", kWhyAbout)->footer(kWhyExamples);
+  auto [command, options, made] = new_command<WhyOptions>(app, "why", kWhyAbout, kWhyExamples, run_why);
   command
-      ->add_option("ADDRESS", options->what, "An address, a line with one, or - for lines on standard input")
+      .add_option("ADDRESS", options.what, "An address, a line with one, or - for lines on standard input")
       ->required()
       ->option_text(" ");
-  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
-  return {command, [options] { return run_why(*options); }};
+  file_option(command, options.file);
+  return made;
 }
 
 }  // namespace gpupool::cli

@@ -253,20 +253,6 @@ class TorchSnapshot {
   std::map<std::pair<uint32_t, uint32_t>, size_t> frames_;
 };
 
-/// How many events had happened when most was live.
-size_t events_until_peak(const Recording& recording, uint64_t pool) {
-  PoolWalk walk(pool);
-  uint64_t most = 0;
-  size_t at = recording.events.size();
-  for (size_t i = 0; i < recording.events.size(); ++i) {
-    walk.take(recording.events[i]);
-    if (walk.live_bytes() <= most) continue;
-    most = walk.live_bytes();
-    at = i + 1;
-  }
-  return at;
-}
-
 }  // namespace
 
 std::string torch_snapshot_of(const Recording& recording, uint64_t pool, uint64_t last, bool at_peak) {

@@ -6,45 +6,24 @@
 #include <charconv>
 
 namespace gpupool::cli {
-namespace {
-
-constexpr size_t kLongestLogLine = 4096;
-
-}  // namespace
 
 void RmmLog::feed(std::string_view text) {
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    begun_ += text.substr(0, end);
-    if (begun_.size() > kLongestLogLine)
-      throw refuse(fmt::format("the line is longer than {} characters", kLongestLogLine), 1);
-    if (end == std::string_view::npos) return;
-    take_line();
-    text.remove_prefix(end + 1);
-  }
+  lines_.feed(text, [&](std::string_view line) { take_line(line); });
 }
 
 void RmmLog::finish() {
-  if (!begun_.empty()) take_line();
-  if (blocks_ == 0) throw refuse("nothing was allocated");
+  (void)lines_.finish([&](std::string_view line) { take_line(line); });
+  if (blocks_ == 0) throw lines_.refuse("nothing was allocated");
 }
 
-InputError RmmLog::refuse(const std::string& why, uint64_t ahead) const {
-  return InputError(fmt::format("{}:{}: {}", label_, line_ + ahead, why));
-}
-
-void RmmLog::take_line() {
-  ++line_;
-  std::string line;
-  line.swap(begun_);
-  if (!line.empty() && line.back() == '\r') line.pop_back();
+void RmmLog::take_line(std::string_view line) {
   if (line.empty()) return;
   std::array<std::string_view, kFields> fields;
   std::string_view rest = line;
   for (size_t i = 0; i < kFields; ++i) {
     const size_t end = rest.find(',');
     if ((end == std::string_view::npos) != (i + 1 == kFields)) {
-      throw refuse("a line is 'Thread,Time,Action,Pointer,Size,Stream'");
+      throw lines_.refuse("a line is 'Thread,Time,Action,Pointer,Size,Stream'");
     }
     fields[i] = rest.substr(0, end);
     rest.remove_prefix(i + 1 == kFields ? rest.size() : end + 1);
@@ -64,7 +43,7 @@ void RmmLog::take(const std::array<std::string_view, kFields>& fields) {
   if (action == "allocate") {
     if (bytes == 0) return;
     if (live_.contains(address))
-      throw refuse(fmt::format("0x{:x} is allocated again before it is freed", address));
+      throw lines_.refuse(fmt::format("0x{:x} is allocated again before it is freed", address));
     live_[address] = ++blocks_;
     out_.write(fmt::format("a {} {} {}\n", blocks_, bytes, number(fields[5], "stream")));
   } else if (action == "free") {
@@ -73,7 +52,7 @@ void RmmLog::take(const std::array<std::string_view, kFields>& fields) {
     out_.write(fmt::format("f {}\n", found->second));
     live_.erase(found);
   } else {
-    throw refuse("the action is not allocate, allocate failure or free");
+    throw lines_.refuse("the action is not allocate, allocate failure or free");
   }
 }
 
@@ -86,7 +65,7 @@ uint64_t RmmLog::number(std::string_view text, std::string_view meaning) const {
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, is_hex ? 16 : 10);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
-    throw refuse(fmt::format("the {} is not a number", meaning));
+    throw lines_.refuse(fmt::format("the {} is not a number", meaning));
   }
   return value;
 }

@@ -9,6 +9,7 @@
 #include "cli/base/gzip.hpp"
 #include "cli/recording/frame.hpp"
 #include "cli/recording/live.hpp"
+#include "cli/recording/walk.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -53,28 +54,10 @@ Group group_of(const Happened& made) {
   return {made.stack, made.tag, made.stream, made.thread, rounded(made.bytes)};
 }
 
-/// When the most bytes were live: how many events had happened by then.
-size_t find_peak(const Recording& recording, uint64_t pool) {
-  LiveBlocks blocks;
-  uint64_t live = 0;
-  uint64_t most = 0;
-  size_t at = 0;
-  for (size_t i = 0; i < recording.events.size(); ++i) {
-    if (recording.events[i].pool != pool) continue;
-    blocks.take(
-        recording.events[i], [&](const LiveBlock& block) { live += rounded(block.made->bytes); },
-        [&](const LiveBlock& block, const Happened&) { live -= rounded(block.made->bytes); });
-    if (live <= most) continue;
-    most = live;
-    at = i + 1;
-  }
-  return at;
-}
-
 std::map<Group, Sums> add_up(const Recording& recording, uint64_t pool) {
   std::map<Group, Sums> sums;
   LiveBlocks blocks;
-  const size_t peak = find_peak(recording, pool);
+  const size_t peak = events_until_peak(recording, pool);
   const auto note_peak = [&] {
     for (const auto& [key, block] : blocks.all())
       sums[group_of(*block.made)].peak_bytes += rounded(block.made->bytes);

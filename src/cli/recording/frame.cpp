@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/recording/frame.hpp"
 
-#include <algorithm>
+#include "cli/base/lines.hpp"
 
 namespace gpupool::cli {
 
@@ -21,13 +21,8 @@ Frame split_frame(const std::string& text) {
 std::vector<std::string> frames_of(const Recording& recording, uint32_t stack) {
   const auto found = recording.stacks.find(stack);
   if (stack == 0 || found == recording.stacks.end()) return {"(no stack)"};
-  const std::string& text = found->second;
   std::vector<std::string> frames;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    frames.push_back(one_line(text.substr(at, end - at)));
-    at = end + 1;
-  }
+  for (const std::string_view line : lines_of(found->second)) frames.push_back(one_line(line));
   return frames;
 }
 

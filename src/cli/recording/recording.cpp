@@ -13,6 +13,7 @@
 
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
+#include "cli/base/lines.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/salvage_file.hpp"
 #include "cli/base/text_file.hpp"
@@ -359,15 +360,13 @@ class Reader {
     if (kind == kTagName) made_.tags[static_cast<uint32_t>(small(number, 1U << 16, "tag"))] = text;
     if (kind == kStackText) made_.stacks[static_cast<uint32_t>(small(number, 1U << 20, "stack"))] = text;
     if (kind != kPoolName) return;
-    std::vector<std::string> lines;
-    for (size_t at = 0; at <= text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      lines.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
+    std::vector<std::string_view> lines = lines_of(text);
     lines.resize(4);
-    const auto number_of = [](const std::string& line) { return std::strtoull(line.c_str(), nullptr, 10); };
-    made_.pools[number] = {lines[0], lines[1], number_of(lines[2]), number_of(lines[3])};
+    const auto number_of = [](std::string_view line) {
+      return std::strtoull(std::string(line).c_str(), nullptr, 10);
+    };
+    made_.pools[number] = {std::string(lines[0]), std::string(lines[1]), number_of(lines[2]),
+                           number_of(lines[3])};
   }
 
   std::string file_;

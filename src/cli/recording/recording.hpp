@@ -115,4 +115,8 @@ void refuse_recording(const std::string& label, std::string_view begin);
 /// where that is known now. Throws InputError.
 void pack_recording(const std::string& file, const std::string& to, Damage& damage, ProcessEnd end = {});
 
+/// Says on standard error what a recording that was just packed has, and what it lost. False if it lost all
+/// of it.
+bool report_packed(const std::string& file, const Damage& damage);
+
 }  // namespace gpupool::cli

@@ -2,13 +2,16 @@
 // What a recording has, in words.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <string>
 
+#include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
 #include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
+
 /// By Linux's numbers, since only there the command waits for a program that it records.
 std::string signal_name(uint32_t number) {
   switch (number) {
@@ -69,6 +72,23 @@ std::string Recording::what_is_missing() const {
   return fmt::format("{} {} lost, as the disk was full{}: {}", format_count(lost),
                      lost == 1 ? "event was" : "events were",
                      is_cut ? ", and damaged parts were left out" : "", kEffect);
+}
+
+bool report_packed(const std::string& file, const Damage& damage) {
+  const Recording recording = read_recording(file);
+  const std::string ending = recording.how_it_ended();
+  say(fmt::format("{} events of process {} are in {} ({} bytes){}{}", recording.events.size(), recording.pid,
+                  file, std::filesystem::file_size(file), ending.empty() ? "" : "; " + ending,
+                  recording.lost != 0
+                      ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
+                      : ""));
+  if (damage.parts != 0) {
+    const std::string bytes = damage.bytes == 0 ? "" : fmt::format(", {} bytes", damage.bytes);
+    say(damage.parts == 1 ? fmt::format("1 part is damaged and was cut{}: {}", bytes, damage.first)
+                          : fmt::format("{} parts are damaged and were cut{}; first: {}", damage.parts, bytes,
+                                        damage.first));
+  }
+  return !recording.events.empty() || recording.lost == 0;
 }
 
 }  // namespace gpupool::cli

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/base/library.hpp"
+#include "cli/base/lines.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/recording/recording.hpp"
 
@@ -21,9 +22,8 @@ constexpr uint64_t kBlockAlignment = 512;
 /// Each stream of a trace becomes a real stream; a trace with more is surely broken.
 constexpr size_t kMaxStreams = 4096;
 
-/// Bounds on the data kept, so that a small packed file cannot fill the host's memory: 24 bytes per event.
+/// Bounds the data kept, so that a small packed file cannot fill the host's memory: 24 bytes per event.
 constexpr uint64_t kMaxLines = uint64_t{1} << 26;
-constexpr size_t kMaxLine = 4096;
 
 /// Longest recorded run: 30 days.
 constexpr double kMaxSeconds = 2'592'000;
@@ -44,51 +44,25 @@ std::string quote(std::string_view text) {
 /// Builds a trace from text in pieces, cut anywhere.
 class Parser {
  public:
-  /// `label` is what messages call the file.
-  explicit Parser(std::string label) : label_(std::move(label)) {}
+  explicit Parser(std::string label) : lines_(std::move(label)) {}
 
   void feed(std::string_view text) {
-    while (!text.empty()) {
-      const size_t end = text.find('\n');
-      const std::string_view piece = text.substr(0, end);
-      if (begun_.size() + piece.size() > kMaxLine) throw too_long();
-      if (end == std::string_view::npos) {
-        begun_ += piece;
-        return;
-      }
-      if (begun_.empty()) {
-        parse_line(piece);
-      } else {
-        begun_ += piece;
-        parse_line(begun_);
-        begun_.clear();
-      }
-      text.remove_prefix(end + 1);
-    }
+    lines_.feed(text, [&](std::string_view line) { parse_line(line); });
   }
 
   Trace finish() {
-    trace_.is_ended = begun_.empty();
-    if (!trace_.is_ended) parse_line(begun_);
-    if (line_ == 0) throw InputError(label_ + ": at byte 0: the file is empty");
+    trace_.is_ended = lines_.finish([&](std::string_view line) { parse_line(line); });
+    if (lines_.number() == 0) throw InputError(lines_.label() + ": at byte 0: the file is empty");
     if (trace_.peak_live_bytes == 0) throw refuse("the trace ends and nothing was allocated");
     list_leftovers();
     return std::move(trace_);
   }
 
-  InputError refuse(std::string_view why) const {
-    return InputError(fmt::format("{}:{}: {}", label_, line_, why));
-  }
+  InputError refuse(std::string_view why) const { return lines_.refuse(why); }
 
  private:
-  InputError too_long() const {
-    return InputError(
-        fmt::format("{}:{}: the line is longer than {} characters", label_, line_ + 1, kMaxLine));
-  }
-
   void parse_line(std::string_view line) {
-    if (line.ends_with('\r')) line.remove_suffix(1);  // of a file from Windows
-    if (++line_ > kMaxLines) throw refuse(fmt::format("a trace has at most {} lines", kMaxLines));
+    if (lines_.number() > kMaxLines) throw refuse(fmt::format("a trace has at most {} lines", kMaxLines));
     line_text_ = line;
     rest_ = line;
     const std::string_view kind = next_field();
@@ -208,9 +182,7 @@ class Parser {
               [](const TraceEvent& a, const TraceEvent& b) { return a.slot < b.slot; });
   }
 
-  std::string label_;
-  std::string begun_;  // the beginning of a line whose end is in a later piece
-  uint64_t line_ = 0;
+  FileLines lines_;
   std::string_view line_text_;
   std::string_view rest_;
   Trace trace_;

@@ -102,4 +102,21 @@ uint64_t PoolWalk::largest_free() const {
   return largest;
 }
 
+size_t events_until_peak(const Recording& recording, uint64_t pool) {
+  LiveBlocks blocks;
+  uint64_t live = 0;
+  uint64_t most = 0;
+  size_t at = recording.events.size();
+  for (size_t i = 0; i < recording.events.size(); ++i) {
+    if (recording.events[i].pool != pool) continue;
+    blocks.take(
+        recording.events[i], [&](const LiveBlock& block) { live += rounded(block.made->bytes); },
+        [&](const LiveBlock& block, const Happened&) { live -= rounded(block.made->bytes); });
+    if (live <= most) continue;
+    most = live;
+    at = i + 1;
+  }
+  return at;
+}
+
 }  // namespace gpupool::cli

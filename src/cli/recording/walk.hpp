@@ -87,4 +87,7 @@ class PoolWalk {
   std::vector<std::pair<uint64_t, uint64_t>> unmapped_chunks_;  // address, bytes
 };
 
+/// How many events had happened when most was live in a pool; all of them if nothing ever was.
+size_t events_until_peak(const Recording& recording, uint64_t pool);
+
 }  // namespace gpupool::cli

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/report/holders.hpp"
-
+// Who held the memory of a pool at its peak and at the end, for programs.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "cli/recording/live.hpp"
+#include "cli/report/story.hpp"
 
 namespace gpupool::cli {
 namespace {

@@ -40,4 +40,8 @@ std::vector<std::string> tell(const Story& story);
 
 nlohmann::ordered_json to_json(const Story& story);
 
+/// Who held the memory at the peak and at the end: each call site under one tag, what held most first. What
+/// was live when the recording began stands apart from what was allocated since.
+nlohmann::ordered_json holders_to_json(const Story& story);
+
 }  // namespace gpupool::cli

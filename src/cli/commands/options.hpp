@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of options that CLI11 does not have.
+// What several commands have among their options, and checks that CLI11 does not have.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,8 +7,12 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <system_error>
+
+#include "cli/commands/commands.hpp"
 
 namespace gpupool::cli {
 
@@ -54,6 +58,45 @@ inline CLI::Validator is_no_dash() {
     return std::string(text == "-" ? "a recording goes to a file, not to standard output" : "");
   };
   return {check, "FILE"};
+}
+
+template <typename Options>
+struct NewCommand {
+  CLI::App& command;
+  Options& options;  // as long as the command
+  Command made;
+};
+
+template <typename Options>
+NewCommand<Options> new_command(CLI::App& app, const char* name, const char* about, const char* examples,
+                                std::function<int(Options& options)> run) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(name, about)->footer(examples);
+  return {*command, *options, {command, [=] { return run(*options); }}};
+}
+
+inline void file_option(CLI::App& command, std::string& file) {
+  command.add_option("FILE", file, "A recording")->required()->option_text(" ");
+}
+
+inline void output_option(CLI::App& command, std::string& output) {
+  command.add_option("-o,--output", output, "Where to write")->option_text("FILE [-]");
+}
+
+inline CLI::Option* pool_option(CLI::App& command, uint64_t& pool,
+                                const char* help = "Which pool, if the recording has several") {
+  return command.add_option("--pool", pool, help)->check(is_positive())->option_text("N");
+}
+
+inline void device_option(CLI::App& command, std::string& device) {
+  command
+      .add_option("--device", device,
+                  "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N, N")
+      ->option_text("NAME [auto]");
+}
+
+inline CLI::Option* json_flag(CLI::App& command, bool& json) {
+  return command.add_flag("--json", json, "Print JSON for programs, one object a line, and nothing else");
 }
 
 }  // namespace gpupool::cli
