@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <new>
 #include <tuple>
@@ -13,10 +12,10 @@
 
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
-#include "cli/base/lines.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/salvage_file.hpp"
 #include "cli/base/text_file.hpp"
+#include "cli/recording/event_reader.hpp"
 #include "cli/recording/file_layout.hpp"
 #include "cli/recording/packing.hpp"
 
@@ -24,12 +23,6 @@ namespace gpupool::cli {
 namespace {
 
 constexpr const char* kNoHeader = "the header of the recording is missing";
-constexpr uint64_t kUnit = 512;
-/// No processor has more addresses.
-constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
-/// A hundred years.
-constexpr double kMostNs = 3.2e18;
-
 struct Chunk {
   size_t at;    // of its header
   size_t used;  // bytes behind that
@@ -94,9 +87,7 @@ class Reader {
   }
 
  private:
-  InputError refuse(size_t at, std::string_view why) const {
-    return InputError(fmt::format("{}: at byte {}: {}", file_label(file_), at, why));
-  }
+  InputError refuse(size_t at, std::string_view why) const { return refuse_at(file_, at, why); }
 
   static InputError with_help(const InputError& error) {
     return InputError(fmt::format("{}: 'gpupool salvage' saves what is there", error.what()));
@@ -161,11 +152,11 @@ class Reader {
     if (chunk_bytes_ <= kChunkHeader || chunk_bytes_ > (size_t{1} << 30)) {
       throw refuse(kAtChunkBytes, fmt::format("chunks of {} bytes cannot be", chunk_bytes_));
     }
-    shift_ = u32(kAtShift);
-    if (shift_ > 32) throw refuse(kAtShift, fmt::format("a shift by {} cannot be", shift_));
-    rate_ = u64(kAtRate);
-    if (rate_ == 0) throw refuse(kAtRate, "a clock without ticks cannot be");
-    start_ = u64(kAtStartTicks) >> shift_;
+    const uint32_t shift = u32(kAtShift);
+    if (shift > 32) throw refuse(kAtShift, fmt::format("a shift by {} cannot be", shift));
+    const uint64_t rate = u64(kAtRate);
+    if (rate == 0) throw refuse(kAtRate, "a clock without ticks cannot be");
+    events_.set_clock({shift, rate, u64(kAtStartTicks) >> shift});
     made_.file = file_;
     made_.pid = u32(kAtPid);
     made_.start_realtime_ns = u64(kAtRealtime);
@@ -198,19 +189,17 @@ class Reader {
       const size_t length = is_packed_ || used != 0 ? used : room;
       if (!is_packed_ && used != 0 && !is_as_written(begin))
         throw refuse(begin, "the chunk is not as it was written");
-      at_ = begin + kChunkHeader;
-      end_ = at_ + length;
+      end_ = begin + kChunkHeader + length;
       if (end_ > part_end_) {
         if (damage_ == nullptr) throw refuse(part_end_, "the file ends within a chunk");
         note_damage("the file ends within a chunk", 0, true);
         end_ = part_end_;
       }
-      begin_events(begin);
-      while (at_ < end_ && bytes_[at_] != 0) {
-        good_.back().used = at_ - good_.back().at - kChunkHeader;
-        read_event();
-      }
-      good_.back().used = at_ - good_.back().at - kChunkHeader;
+      good_.push_back({begin, 0});
+      events_.begin_chunk(begin + kChunkHeader, end_, u64(begin + kAtFirst),
+                          {u32(begin + kAtThread), text_at(begin + kAtName, kNameRoom)});
+      do good_.back().used = events_.at() - begin - kChunkHeader;
+      while (events_.next());
       return is_packed_ ? end_ : next_place(begin);
     } catch (const InputError& error) {
       if (damage_ == nullptr) throw with_help(error);
@@ -253,91 +242,6 @@ class Reader {
     if (damage_->parts++ == 0) damage_->first = what;
   }
 
-  void begin_events(size_t chunk) {
-    time_ = u64(chunk + kAtFirst) >> shift_;
-    last_ = {};
-    unit_ = 0;
-    const uint32_t number = u32(chunk + kAtThread);
-    const auto [found, is_new] =
-        thread_places_.try_emplace(number, static_cast<uint32_t>(made_.threads.size()));
-    if (is_new) made_.threads.push_back({number, text_at(chunk + kAtName, kNameRoom)});
-    last_.thread = found->second;
-    good_.push_back({chunk, 0});
-  }
-
-  uint64_t next_number() {
-    uint64_t number = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (at_ == end_) throw refuse(at_, "the chunk ends within an event");
-      const auto byte = static_cast<uint8_t>(bytes_[at_++]);
-      number |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return number;
-    }
-    throw refuse(at_, "a number has more than 64 bits");
-  }
-
-  uint64_t next_difference() {
-    const uint64_t number = next_number();
-    return number >> 1 ^ (~(number & 1) + 1);
-  }
-
-  std::string next_text() {
-    const uint64_t length = next_number();
-    if (length > end_ - at_)
-      throw refuse(at_, fmt::format("a text of {} bytes is longer than its chunk", length));
-    const std::string text = bytes_.substr(at_, length);
-    at_ += length;
-    return text;
-  }
-
-  void read_event() {
-    const size_t begin = at_;
-    const auto token = static_cast<uint8_t>(bytes_[at_++]);
-    const uint8_t kind = token & 0x0f;
-    time_ += next_number();
-    if (time_ >> 60 != 0) throw refuse(begin, "the time of an event cannot be");
-    if ((token & 0x80) == 0) last_.pool = next_number();
-    if ((token & 0x10) == 0) last_.stream = next_number();
-    if ((token & 0x20) == 0) last_.tag = static_cast<uint16_t>(small(next_number(), 1U << 16, "tag"));
-    last_.stack = (token & 0x40) != 0 ? static_cast<uint32_t>(small(next_number(), 1U << 20, "stack")) : 0;
-    if (kind == kTagName || kind == kStackText || kind == kPoolName) return read_name(kind);
-    if (kind == 0 || kind > kPoolName) throw refuse(begin, fmt::format("an event of unknown kind {}", kind));
-    last_.kind = static_cast<Kind>(kind);
-    last_.ns = nanoseconds(begin);
-    last_.bytes = last_.address = 0;
-    if (last_.kind == Kind::mark) {
-      (void)next_number();
-      last_.bytes = made_.marks.size();
-      made_.marks.push_back(next_text());
-    } else {
-      unit_ += next_difference();
-      last_.address = unit_ * kUnit;
-      if (last_.kind != Kind::free && last_.kind != Kind::use) last_.bytes = next_number();
-      // A failed request may have had any size.
-      const uint64_t bytes = last_.kind == Kind::failed ? 0 : last_.bytes;
-      if (last_.address >= kAddressEnd || bytes >= kAddressEnd) {
-        throw refuse(begin, fmt::format("{} bytes at {:#x} cannot be", bytes, last_.address));
-      }
-    }
-    last_.place = static_cast<uint32_t>(made_.events.size());
-    made_.events.push_back(last_);
-  }
-
-  uint64_t small(uint64_t number, uint64_t end, std::string_view what) const {
-    if (number >= end) throw refuse(at_, fmt::format("there is no {} {}", what, number));
-    return number;
-  }
-
-  uint64_t nanoseconds(size_t begin) const {
-    // Shifted, or of a slow clock, 2^60 ticks may be more nanoseconds than a number of 64 bits holds.
-    const double ticks =
-        std::ldexp(static_cast<double>(time_ - std::min(time_, start_)), static_cast<int>(shift_));
-    // In this order, so that ticks of a nanosecond stay as they are.
-    const double ns = ticks * (1e9 / static_cast<double>(rate_));
-    if (ns > kMostNs) throw refuse(begin, "the time of an event cannot be");
-    return static_cast<uint64_t>(ns);
-  }
-
   /// A program that the library is part of may have several ways through it from one call site. They have one
   /// text, and from here on one number.
   void join_equal_stacks() {
@@ -354,43 +258,20 @@ class Reader {
     for (const auto& [number, joined] : others) made_.stacks.erase(number);
   }
 
-  void read_name(uint8_t kind) {
-    const uint64_t number = next_number();
-    const std::string text = next_text();
-    if (kind == kTagName) made_.tags[static_cast<uint32_t>(small(number, 1U << 16, "tag"))] = text;
-    if (kind == kStackText) made_.stacks[static_cast<uint32_t>(small(number, 1U << 20, "stack"))] = text;
-    if (kind != kPoolName) return;
-    std::vector<std::string_view> lines = lines_of(text);
-    lines.resize(4);
-    const auto number_of = [](std::string_view line) {
-      return std::strtoull(std::string(line).c_str(), nullptr, 10);
-    };
-    made_.pools[number] = {std::string(lines[0]), std::string(lines[1]), number_of(lines[2]),
-                           number_of(lines[3])};
-  }
-
   std::string file_;
   Damage* damage_;
   std::string bytes_;
   size_t header_bytes_ = 0;
   size_t chunk_bytes_ = 0;
   uint64_t chunks_ = 0;  // that are there, damaged ones too
-  uint32_t shift_ = 0;
-  uint64_t rate_ = 1;
-  uint64_t start_ = 0;
   bool is_packed_ = false;
   bool is_end_noted_ = false;
   std::vector<size_t> part_ends_;  // behind which something is missing, or the file ends
   size_t part_end_ = 0;            // of the part that is being read
   Recording made_;
   std::vector<Chunk> good_;
-  std::unordered_map<uint32_t, uint32_t> thread_places_;
-  // Of the chunk that is being read.
-  size_t at_ = 0;
-  size_t end_ = 0;
-  uint64_t time_ = 0;
-  uint64_t unit_ = 0;
-  Happened last_{};
+  EventReader events_{file_, bytes_, made_};
+  size_t end_ = 0;  // of the chunk that is being read
 };
 
 /// A few kilobytes may unpack to more events than there is memory for.
