@@ -11,11 +11,14 @@ import unittest
 
 from audited import COMMAND, PRELUDE, AuditTest
 
-BEGIN = PRELUDE + """
+BEGIN = (
+    PRELUDE
+    + """
 import signal
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 take(MIB)
 """
+)
 
 
 class ReportTest(AuditTest):
@@ -48,6 +51,36 @@ class ReportTest(AuditTest):
         self.assertEqual(self.status(writer), 0)
         os.close(reader)
         os.close(writer)
+
+    def unhooked(self, opened, program="", **environment):
+        """What is said of a program that never calls the driver, with a file open and 300 MiB by NVML."""
+        file = self.folder / "dev" / opened
+        file.parent.mkdir(exist_ok=True)
+        words = f"""
+import ctypes, os
+ctypes.CDLL(None).setenv(b"FAKE_NVML_USERS", b"1:5,%d:%d" % (os.getpid(), 300 << 20), 1)
+device = os.open("{file}", os.O_RDWR | os.O_CREAT)
+{program}
+"""
+        code, _, err = self.start(sys.executable, "-c", words, **environment)
+        self.assertEqual(code, 0, err)
+        return err
+
+    def test_a_program_that_talks_to_the_kernel_itself(self):
+        said = "gpupool run: no hooked call gave memory"
+        self.assertEqual(self.unhooked("nvidia-uvm"), f"{said}; not covered: {300 << 20} bytes\n")
+        without_nvml = self.unhooked("nvidia-uvm", GPUPOOL_LIBNVML="/no/such/file")
+        self.assertEqual(without_nvml, f"{said}, though a GPU is open; NVML does not say what the process has\n")
+        for opened, program in (("nvidiactl", ""), ("nvidia-uvm", "os.close(device)"), ("nvidia-uvm", "os._exit(0)")):
+            self.assertEqual(self.unhooked(opened, program), "")
+        self.assertEqual(self.unhooked("nvidia-uvm", "os.waitpid(os.fork(), 0)").count(said), 1)
+
+    def test_a_program_with_hooked_calls_says_no_more_for_an_open_device(self):
+        file = self.folder / "dev/nvidia-uvm"
+        file.parent.mkdir()
+        file.touch()
+        _, _, err = self.start(sys.executable, "-c", BEGIN + f"os.open('{file}', os.O_RDWR)")
+        self.assertEqual(err.count("gpupool run: "), 1, err)
 
     def test_a_file_in_the_place_of_standard_error(self):
         file = self.folder / "data"

@@ -100,6 +100,7 @@ extern "C" __attribute__((visibility("default"))) unsigned la_objopen(link_map* 
 
 /// All that the program begins with is relocated.
 extern "C" __attribute__((visibility("default"))) void la_preinit(uintptr_t*) {
+  begin_program();
   if (driver == nullptr) return;  // it is not linked to the driver
   for (const link_map* object = program; object != nullptr; object = object->l_next)
     if (!is_exempt(*object)) hook_data(*object);

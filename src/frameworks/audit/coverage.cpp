@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frameworks/audit/coverage.hpp"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "frameworks/audit/functions.hpp"
 #include "frameworks/audit/line.hpp"
@@ -19,6 +25,7 @@ using AtExit = int(void (*)(void*), void*, void*);
 
 constinit AtExit* at_exit = nullptr;
 constinit std::atomic<bool> is_exit_watched{false};
+constinit pid_t program_pid = 0;
 
 struct Place {
   Lmid_t space;
@@ -74,10 +81,57 @@ void report_all(void*) {
   Ledger::get().for_each_seen(report);
 }
 
+/// A link of /proc/self/fd to the device that every process with memory of CUDA's has open, and hardly one
+/// without: NVML and graphics do not need it. In a container its folder may be another one's.
+bool is_compute_device(int folder, const char* name) {
+  std::array<char, 256> path{};
+  const ssize_t size = readlinkat(folder, name, path.data(), path.size());
+  return size > 0 && std::string_view(path.data(), static_cast<size_t>(size)).ends_with("/dev/nvidia-uvm");
+}
+
+/// By the system call, since opendir calls malloc, and glibc has a function for it only since 2.30.
+bool has_compute_device() {
+  const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  alignas(dirent64) std::array<char, 4096> entries{};
+  bool is_found = false;
+  long size = 0;
+  while (!is_found && (size = syscall(SYS_getdents64, folder, entries.data(), entries.size())) > 0) {
+    for (long at = 0; at < size && !is_found;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+      is_found = is_compute_device(folder, entry->d_name);
+      at += entry->d_reclen;
+    }
+  }
+  close(folder);
+  return is_found;
+}
+
+/// Registered first, so it runs after what the program and its libraries have registered, the driver too. A
+/// forked child has its parent's open files, and no memory on a GPU.
+void report_unseen(void*) {
+  bool is_seen = false;
+  Ledger::get().for_each_seen([&](int) { is_seen = true; });
+  if (is_seen || getpid() != program_pid || !has_compute_device()) return;
+  const uint64_t bytes = bytes_by_nvml();
+  Line line;
+  line.add("gpupool run: no hooked call gave memory");
+  if (bytes != UINT64_MAX)
+    line.add("; not covered: %llu bytes", Bytes{bytes});
+  else
+    line.add(", though a GPU is open; NVML does not say what the process has");
+  line.write();
+}
+
 }  // namespace
 
 void begin_libc(const link_map& object) noexcept {
   find_function(object, "__cxa_atexit", at_exit);
+}
+
+void begin_program() noexcept {
+  program_pid = getpid();
+  if (at_exit != nullptr) (void)at_exit(report_unseen, nullptr, nullptr);
 }
 
 void begin_driver(const link_map& object, Lmid_t space) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was counted against what NVML says the process has, so that a door that is not hooked is seen: at the
-// first allocation on a device, when there is little more than its context, and at the end of the program.
+// first allocation on a device, when there is little more than its context, and at the end of the program;
+// and of a program of which no hooked call came, at its end.
 #pragma once
 
 #include <link.h>
@@ -11,6 +12,8 @@ namespace gpupool::audit {
 
 /// The program's C library, where the end of the program is learned.
 void begin_libc(const link_map& object) noexcept;
+/// Before the program's own code.
+void begin_program() noexcept;
 
 void begin_driver(const link_map& object, Lmid_t space) noexcept;
 /// Even if the program closes it: what it has given stays given, and it is asked at the end of the program.

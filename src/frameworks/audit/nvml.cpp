@@ -43,15 +43,33 @@ bool is_of(nvmlDevice_t handle, int device) {
          std::strcmp(text.data(), internal::gpu_id(uuid.bytes).data()) == 0;
 }
 
-nvmlDevice_t find_handle(int device) {
+/// Whoever comes while another thread opens NVML is told that it cannot be asked.
+bool can_ask_nvml() {
+  Open before = Open::not_tried;
+  if (is_open.compare_exchange_strong(before, Open::no) && open_nvml()) is_open = Open::yes;
+  return is_open == Open::yes;
+}
+
+template <typename Action>
+void for_each_handle(Action action) {
   unsigned count = 0;
-  if (real.nvmlDeviceGetCount_v2(&count) != kNvmlSuccess) return nullptr;
+  if (!can_ask_nvml() || real.nvmlDeviceGetCount_v2(&count) != kNvmlSuccess) return;
   for (unsigned at = 0; at < count; ++at) {
     nvmlDevice_t handle = nullptr;
-    if (real.nvmlDeviceGetHandleByIndex_v2(at, &handle) == kNvmlSuccess && is_of(handle, device))
-      return handle;
+    if (real.nvmlDeviceGetHandleByIndex_v2(at, &handle) == kNvmlSuccess) action(handle);
   }
-  return nullptr;
+}
+
+/// UINT64_MAX: NVML does not say.
+uint64_t own_bytes_on(nvmlDevice_t handle) {
+  std::array<nvmlProcessInfo_t, kMostProcesses> processes{};
+  unsigned count = kMostProcesses;
+  if (real.nvmlDeviceGetComputeRunningProcesses_v3(handle, &count, processes.data()) != kNvmlSuccess)
+    return UINT64_MAX;
+  const auto own = static_cast<unsigned>(getpid());
+  for (unsigned at = 0; at < std::min(count, kMostProcesses); ++at)
+    if (processes[at].pid == own) return processes[at].usedGpuMemory;  // UINT64_MAX: "not available"
+  return UINT64_MAX;
 }
 
 /// What the cap leaves on the GPU that NVML is asked for.
@@ -75,19 +93,20 @@ int answer(int result, nvmlDevice_t handle, Memory* memory) {
 }  // namespace
 
 uint64_t bytes_by_nvml(int device) noexcept {
-  // Whoever comes while another thread opens it is told nothing.
-  Open before = Open::not_tried;
-  if (is_open.compare_exchange_strong(before, Open::no) && open_nvml()) is_open = Open::yes;
-  const nvmlDevice_t handle = is_open == Open::yes ? find_handle(device) : nullptr;
-  if (handle == nullptr) return UINT64_MAX;
-  std::array<nvmlProcessInfo_t, kMostProcesses> processes{};
-  unsigned count = kMostProcesses;
-  if (real.nvmlDeviceGetComputeRunningProcesses_v3(handle, &count, processes.data()) != kNvmlSuccess)
-    return UINT64_MAX;
-  const auto own = static_cast<unsigned>(getpid());
-  for (unsigned at = 0; at < std::min(count, kMostProcesses); ++at)
-    if (processes[at].pid == own) return processes[at].usedGpuMemory;  // UINT64_MAX: "not available"
-  return UINT64_MAX;
+  uint64_t bytes = UINT64_MAX;
+  for_each_handle([&](nvmlDevice_t handle) {
+    if (bytes == UINT64_MAX && is_of(handle, device)) bytes = own_bytes_on(handle);
+  });
+  return bytes;
+}
+
+uint64_t bytes_by_nvml() noexcept {
+  uint64_t sum = UINT64_MAX;
+  for_each_handle([&](nvmlDevice_t handle) {
+    const uint64_t bytes = own_bytes_on(handle);
+    if (bytes != UINT64_MAX) sum = bytes + (sum == UINT64_MAX ? 0 : sum);
+  });
+  return sum;
 }
 
 int hook::nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) noexcept {
