@@ -86,6 +86,35 @@ class WholeTest(ControlCase):
         self.assertFalse(self.must("wake", child.pid)["changed"])
         self.assertTrue(self.works(child))
 
+    def test_a_look_changes_nothing(self):
+        program = self.folder / "a-server"
+        shutil.copy(os.path.realpath(sys.executable), program)
+        child = self.plain(program)
+
+        def look(who, *options):
+            done = subprocess.run(
+                [COMMAND, "info", "--process", str(who), *options], capture_output=True, text=True, timeout=60,
+                check=False, env=os.environ | self.driver,
+            )  # fmt: skip
+            return done.returncode, done.stdout, done.stderr
+
+        meanings = (
+            "", f": a command is at it, or was killed; gpupool wake {child.pid} --whole ends that",
+            f": asleep as a whole, until gpupool wake {child.pid} --whole", ": it cannot run on; end it",
+        )  # fmt: skip
+        for number, (state, meaning) in enumerate(zip(STATES, meanings, strict=True)):
+            with self.subTest(state), (self.processes / str(child.pid)).open("r+b") as file:
+                file.write(bytes([number]))
+                file.flush()
+                self.assertEqual(look(child.pid), (0, f"process {child.pid} (a-server): {state}{meaning}\n", ""))
+                found = json.loads(look("a-server", "--json")[1])
+                self.assertEqual(found, {"pid": child.pid, "name": "a-server", "state": state})
+                self.assertEqual(self.state(child), state)
+        for who, part in ((os.getpid(), "does not use CUDA"), ("no-such-name", "no process of yours is called")):
+            code, out, err = look(who)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(part, err)
+
     def test_calls_wait_while_it_sleeps(self):
         child = self.plain()
         self.must("sleep", child.pid)

@@ -8,6 +8,7 @@
 #include "cli/base/library.hpp"
 #include "cli/base/metrics_server.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/process_state.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -52,6 +53,10 @@ Command add_trim(CLI::App& app) {
 
 Command add_wake(CLI::App& app) {
   return refused(app, "wake");
+}
+
+int show_process(const std::string&, bool) {
+  throw InputError("--process works only on Linux");
 }
 
 void serve_metrics(const std::string&, const std::function<std::string()>&) {

@@ -11,12 +11,14 @@
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/options.hpp"
+#include "cli/commands/process_state.hpp"
 
 namespace gpupool::cli {
 namespace {
 
 struct InfoOptions {
-  std::string device;  // empty: all there are
+  std::string device;   // empty: all there are
+  std::string process;  // only this one; empty: devices
   bool json = false;
 };
 
@@ -172,6 +174,7 @@ void print_for_people(const Found& found) {
 }
 
 int run_info(const InfoOptions& options) {
+  if (!options.process.empty()) return show_process(options.process, options.json);
   Found found;
   if (options.device.empty()) {
     for_each_backend([&](Backend backend, const std::string& name) { find_devices(backend, name, found); });
@@ -189,20 +192,27 @@ int run_info(const InfoOptions& options) {
 constexpr const char* kInfoAbout =
     "Show the devices, and why CUDA cannot be used where it cannot\n\n"
     "Shows the version of the library, what it can do, every device with\n"
-    "its memory, and, where CUDA cannot be used, why.\n";
+    "its memory, and, where CUDA cannot be used, why. With --process it shows instead\n"
+    "how a process of yours is: running, locked, checkpointed (asleep as a whole) or\n"
+    "failed. It only looks.\n";
 
 constexpr const char* kInfoExamples =
     "Examples:\n"
     "  gpupool info\n"
     "  gpupool info --device cuda:0\n"
+    "  gpupool info --process llama-server\n"
     "  gpupool info --json | jq '.unavailable'";
 
 }  // namespace
 
 Command add_info(CLI::App& app) {
   auto [command, options, made] = new_command<InfoOptions>(app, "info", kInfoAbout, kInfoExamples, run_info);
-  command.add_option("--device", options.device, "Only this one: cuda:N, sim:N, ...")
-      ->option_text("NAME [all]");
+  CLI::Option* const device =
+      command.add_option("--device", options.device, "Only this one: cuda:N, sim:N, ...")
+          ->option_text("NAME [all]");
+  command.add_option("--process", options.process, "How this process that uses CUDA is, by number or name")
+      ->excludes(device)
+      ->option_text("PID|NAME");
   json_flag(command, options.json);
   return made;
 }

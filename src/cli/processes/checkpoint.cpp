@@ -82,7 +82,10 @@ unsigned Checkpoint::call(const char* what, uint64_t pid, const std::function<un
   if (result.wait_for(std::chrono::duration<double>(limit_ + kGrace)) != std::future_status::ready) {
     say(fmt::format("process {}: the driver has not ended {} within {:g} s, and cannot be stopped", pid, what,
                     limit_));
-    say(fmt::format("process {}: gpupool wake {} --whole says how it is, and goes on from there", pid, pid));
+    say(
+        fmt::format("process {}: gpupool info --process {} says how it is, and gpupool wake {} --whole goes "
+                    "on from there",
+                    pid, pid, pid));
     (void)flush_output();
     std::_Exit(1);
   }

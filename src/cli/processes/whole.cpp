@@ -223,6 +223,12 @@ uint64_t find_own_process(const std::string& who) {
   return number_of(found[0]);
 }
 
+WholeState look_at_whole(const std::string& who, double limit) {
+  const uint64_t pid = find_own_process(who);
+  check_own(pid);
+  return {pid, name_of(pid), Checkpoint(limit).state(pid)};
+}
+
 std::vector<uint64_t> own_processes_on(const std::string& gpu) {
   std::vector<uint64_t> pids;
   const std::vector<Gpu> all = Nvml().look();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/processes/checkpoint_types.hpp"
 #include "cli/processes/control.hpp"
 
 namespace gpupool::cli {
@@ -22,6 +23,15 @@ struct WholeResult {
 /// The number of a process of this user that is called so, or has this number. Throws InputError if there is
 /// none, or are several.
 uint64_t find_own_process(const std::string& who);
+
+/// Its name, and what the driver says of it, which is not changed.
+struct WholeState {
+  uint64_t pid = 0;
+  std::string name;
+  driver::CUprocessState state = driver::CU_PROCESS_STATE_RUNNING;
+};
+/// `who`: as above. `limit`: seconds. Throws InputError if it does not use CUDA.
+WholeState look_at_whole(const std::string& who, double limit);
 
 /// This user's processes that have memory on a GPU, which is NVML's number, or its "GPU-...".
 std::vector<uint64_t> own_processes_on(const std::string& gpu);
