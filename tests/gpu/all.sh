@@ -81,7 +81,7 @@ if [ -z "${GPUPOOL_DEBUG:-}" ]; then
   step sanitizer tests test_sanitizer.py
 fi
 step sleep tests test_sleep.py
-step run "$python" tests/gpu/run_cases.py
+step run "$python" tests/gpu/run_cases.py --record "$folder/run.json"
 if [ -n "${PYTORCH_TESTS:-}" ]; then
   step pytorch "$python" tests/gpu/run_pytorch_tests.py --native-results "$folder/native.json" "$PYTORCH_TESTS"
 fi
