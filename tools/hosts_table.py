@@ -53,7 +53,7 @@ def runs(record: dict) -> str:
         cells = [run_cell(record, program, each) for each in means]
         text += f"| {program} | {' | '.join(cells)} |\n"
     drivers: dict[str, list[str]] = {}
-    for row in record["ran"]:
+    for row in filter(lambda row: row["driver"], record["ran"]):
         known = drivers.setdefault(row["card"], [])
         if row["driver"] not in known:
             known.append(row["driver"])

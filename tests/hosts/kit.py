@@ -77,6 +77,16 @@ def sdist(project: str, version: str, is_wanted: Callable[[str], bool]) -> Path:
     return kept(f"{project}-{version}.sources", fetch)
 
 
+def installed(*requirements: str) -> Path:
+    """A folder for PYTHONPATH with packages and all that they need, as pip installs them."""
+
+    def fetch(folder: Path) -> None:
+        words = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(folder)]
+        _command([*words, *requirements], folder)
+
+    return kept("-".join(requirements).replace("==", "-") + ".installed", fetch)
+
+
 def debian(package: str) -> Path:
     """The files of a Debian package, which is not installed."""
 
