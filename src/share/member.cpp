@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -21,10 +19,6 @@ namespace {
 
 constinit os::Mutex members_mutex;
 constinit Lasting<std::unique_ptr<std::vector<std::weak_ptr<Member>>>> the_members;
-
-constexpr uint64_t units_of(uint64_t bytes) noexcept {
-  return bytes / kUnitBytes + (bytes % kUnitBytes != 0 ? 1 : 0);
-}
 
 /// The member of this process in that region, if there is one.
 std::shared_ptr<Member> find(const Place& place) {
@@ -112,51 +106,11 @@ Status Member::open_again(File& file) const {
 
 Status Member::lock_free_slot(const File& file, Layout& layout, uint64_t free) {
   (void)refund_the_dead(layout, file, free);
-  for (uint32_t slot = 0; slot < kSlots; ++slot) {
-    if (!lock_slot(file, slot)) continue;
-    Slot& place = layout.slots[slot];
-    word::resolve(layout.header.used, slot, place.account);
-    if (word::amount_of(place.account.state.load()) == 0) {
-      slot_ = slot;
-      introduce(place);
-      set_limit_of_empty(layout);
-      return kSuccess;
-    }
-    unlock_slot(file, slot);  // the device must still confirm that its memory is free
-  }
-  return fail(GPUPOOL_ERROR_UNAVAILABLE, "all %u places of %s are taken", kSlots, place_.path().c_str());
-}
-
-/// A limit that a program asks for holds where it has the group to itself: not only for the first that ever
-/// came.
-void Member::set_limit_of_empty(Layout& layout) const noexcept {
-  if (place_.limit == 0 || !place_.socket.empty()) return;
-  for (uint32_t slot = 0; slot < kSlots; ++slot) {
-    const Slot& each = layout.slots[slot];
-    if (slot != slot_ && (each.pid.load() != 0 || word::amount_of(each.account.state.load()) != 0)) return;
-  }
-  layout.header.limit.store(std::min(place_.limit / kUnitBytes, kMostUnits));
-}
-
-void Member::introduce(Slot& slot) noexcept {
-  for (Number* each : {&slot.reserved, &slot.live, &slot.guaranteed, &slot.given, &slot.taken, &slot.ticket,
-                       &slot.want, &slot.deadline, &slot.limit, &slot.wanted_guarantee, &slot.asked,
-                       &slot.asked_until, &slot.dead_since, &slot.active_at}) {
-    each->store(0, std::memory_order_relaxed);
-  }
-  slot.priority.store(0, std::memory_order_relaxed);
-  slot.sleepers.store(0, std::memory_order_relaxed);
-  slot.asked_to_sleep.store(0, std::memory_order_relaxed);
-  slot.answered.store(slot.bell.load(), std::memory_order_relaxed);
-  char name[sizeof slot.name] = {};
-  std::snprintf(name, sizeof name, "%s", os::program_name());
-  for (size_t i = 0; i < slot.name.size(); ++i) {
-    uint64_t part = 0;
-    std::memcpy(&part, name + i * sizeof part, sizeof part);
-    slot.name[i].store(part, std::memory_order_relaxed);
-  }
-  slot.uid.store(os::user_id(), std::memory_order_relaxed);
-  slot.pid.store(os::process_id(), std::memory_order_release);
+  const Resident self{os::program_name(), os::user_id(), os::process_id()};
+  if (!take_slot(layout, file, self, slot_))
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "all %u places of %s are taken", kSlots, place_.path().c_str());
+  if (place_.socket.empty()) set_limit_of_empty(layout, slot_, place_.limit);
+  return kSuccess;
 }
 
 Member::~Member() {
@@ -172,44 +126,13 @@ Member::~Member() {
   unmap_region(layout);
 }
 
-/// Whether no other member waits, with an earlier turn than this one, for what is left beyond `units`.
-bool Member::is_passing(uint64_t units) const noexcept {
-  const Layout& region = *layout();
-  const Header& header = region.header;
-  if (std::all_of(header.waiting.begin(), header.waiting.end(),
-                  [](const Number& each) { return each.load(std::memory_order_relaxed) == 0; })) {
-    return true;
-  }
-  const uint64_t now = now_ns();
-  const Slot& self = own();
-  const int32_t priority = self.priority.load(std::memory_order_relaxed);
-  const uint64_t ticket = self.ticket.load(std::memory_order_relaxed);
-  uint64_t before = 0;
-  for (uint32_t slot = 0; slot < kSlots; ++slot) {
-    const Slot& each = region.slots[slot];
-    if (slot == slot_ || (header.waiting[slot / 64].load(std::memory_order_relaxed) >> slot % 64 & 1) == 0) {
-      continue;
-    }
-    // The mark of a dead or stopped member counts only for as long as that member would have waited.
-    const uint64_t deadline = each.deadline.load(std::memory_order_relaxed);
-    if (deadline <= now || deadline - now > kLongestWait) continue;
-    const int32_t its_priority = each.priority.load(std::memory_order_relaxed);
-    const bool is_earlier = ticket == 0 || each.ticket.load(std::memory_order_relaxed) < ticket;
-    if (its_priority > priority || (its_priority == priority && is_earlier)) {
-      before += std::min(units_of(each.want.load(std::memory_order_relaxed)), kMostUnits);
-    }
-  }
-  const uint64_t used = word::used_of(header.used.load(std::memory_order_relaxed));
-  return used + units + before <= header.limit.load(std::memory_order_relaxed);
-}
-
 /// Charges the member with the larger of both; false, and nothing changed, if there is no room. The caller
 /// holds the lock.
 bool Member::recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn) noexcept {
   Layout& region = *layout();
   const uint64_t charge = units_of(std::max(reserved, guaranteed));
   const auto delta = static_cast<int64_t>(charge) - static_cast<int64_t>(charged_);
-  if (delta > 0 && waits_in_turn && !is_passing(static_cast<uint64_t>(delta))) return false;
+  if (delta > 0 && waits_in_turn && !is_passing(region, slot_, static_cast<uint64_t>(delta))) return false;
   const auto account = [&](uint32_t slot) -> Account& { return account_of(region, slot); };
   const uint64_t limit = std::min(region.header.limit.load(std::memory_order_relaxed), kMostUnits);
   Slot& self = own();
@@ -311,84 +234,6 @@ void Member::raise_priority(int32_t priority) noexcept {
 
 void Member::count_sleepers(int32_t more) noexcept {
   if (is_member()) own().sleepers.fetch_add(static_cast<uint32_t>(more), std::memory_order_relaxed);
-}
-
-// ---- the dead
-
-namespace {
-
-/// How long the device may take to show a dead member's memory as free. After that, somebody else has it by
-/// now, or had it before.
-constexpr uint64_t kLimboNs = 10'000'000'000;
-/// How long the device has to show all of it as free. After that, it is enough that this much is free: a
-/// program outside the group may have taken part of the rest.
-constexpr uint64_t kStrictNs = 200'000'000;
-
-/// What the device should have free once `slot` holds nothing, if only members used it, plus what was foreign
-/// at the last quiet moment.
-uint64_t expected_free(const Layout& layout, uint32_t without) noexcept {
-  uint64_t held = layout.header.foreign.load(std::memory_order_relaxed);
-  for (uint32_t slot = 0; slot < kSlots; ++slot) {
-    const Slot& each = layout.slots[slot];
-    const bool counts = slot != without && each.pid.load(std::memory_order_relaxed) != 0;
-    if (counts) held += each.reserved.load(std::memory_order_relaxed);
-  }
-  const uint64_t total = layout.header.device_bytes;
-  return held < total ? total - held : 0;
-}
-
-bool is_confirmed(const Layout& layout, uint32_t slot, uint64_t bytes, uint64_t dead_for,
-                  uint64_t free) noexcept {
-  if (dead_for >= kLimboNs || bytes == 0) return true;
-  if (free == ~uint64_t{0}) return false;
-  return free >= expected_free(layout, slot) || (dead_for >= kStrictNs && free >= bytes);
-}
-
-/// Recovers what a dead member left; the caller holds its place. Returns how much stays in limbo.
-uint64_t refund_dead(Layout& layout, uint32_t slot, uint64_t free) noexcept {
-  Slot& dead = layout.slots[slot];
-  word::resolve(layout.header.used, slot, dead.account);
-  const int64_t amount = word::amount_of(dead.account.state.load());
-  const uint64_t now = now_ns();
-  uint64_t since = dead.dead_since.load();
-  if (since == 0 || since > now) dead.dead_since.store(since = now);
-  // An unused guarantee is no member's memory.
-  const uint64_t bytes = std::min(dead.reserved.load(), layout.header.device_bytes);
-  if (!is_confirmed(layout, slot, bytes, now - since, free))
-    return static_cast<uint64_t>(amount) * kUnitBytes;
-  const auto account = [&](uint32_t at) -> Account& { return account_of(layout, at); };
-  if (amount != 0) (void)word::change(layout.header.used, account, slot, -amount, kMostUnits);
-  layout.header.waiting[slot / 64].fetch_and(~(uint64_t{1} << slot % 64));
-  dead.reserved.store(0);
-  dead.pid.store(0);
-  dead.dead_since.store(0);
-  ring(layout.header.freed);
-  return 0;
-}
-
-}  // namespace
-
-uint64_t refund_the_dead(Layout& layout, const File& file, uint64_t free) noexcept {
-  uint64_t limbo = 0;
-  bool is_quiet = free != ~uint64_t{0};
-  for (uint32_t slot = 0; slot < kSlots; ++slot) {
-    Slot& each = layout.slots[slot];
-    const uint64_t number = word::number_of(each.account.intent.load());
-    const bool is_open = number == word::after(word::number_of(each.account.state.load()));
-    if (each.pid.load() == 0 && word::amount_of(each.account.state.load()) == 0 && !is_open) continue;
-    if (!lock_slot(file, slot)) continue;
-    limbo += refund_dead(layout, slot, free);
-    is_quiet = false;
-    unlock_slot(file, slot);
-  }
-  if (is_quiet) {
-    const uint64_t members = layout.header.device_bytes - expected_free(layout, kSlots);
-    const uint64_t foreign = layout.header.foreign.load();
-    const uint64_t held = layout.header.device_bytes - std::min(free, layout.header.device_bytes);
-    const uint64_t of_members = members - std::min(members, foreign);
-    layout.header.foreign.store(held - std::min(held, of_members));
-  }
-  return limbo;
 }
 
 }  // namespace gpupool::internal::share

@@ -12,14 +12,12 @@
 #include "base/spin_lock.hpp"
 #include "os/thread.hpp"
 #include "share/broker.hpp"
-#include "share/region.hpp"
+#include "share/slots.hpp"
 
 namespace gpupool::internal::share {
 
 inline constexpr int32_t kLeastPriority = -8;
 inline constexpr int32_t kMostPriority = 8;
-/// The longest wait for any member, whatever was requested: 10 s.
-inline constexpr uint64_t kLongestWait = 10'000'000'000;
 
 /// Members whose parts differ from an equal share by less than this part of it do not hurry to make them
 /// equal.
@@ -89,10 +87,7 @@ class Member : public std::enable_shared_from_this<Member>, NoCopy {
   /// Opens the region that it is a member of, for locks of its own.
   Status open_again(File& file) const;
   Status lock_free_slot(const File& file, Layout& layout, uint64_t free);
-  void introduce(Slot& slot) noexcept;
-  void set_limit_of_empty(Layout& layout) const noexcept;
   bool recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn) noexcept;
-  bool is_passing(uint64_t units) const noexcept;
 
   // listener.cpp: what neighbours ask of this member
   Status start_listener();
@@ -114,7 +109,7 @@ class Member : public std::enable_shared_from_this<Member>, NoCopy {
   Round ask(uint64_t bytes, uint64_t until, For what, Slots& asked) noexcept;
   uint64_t ahead(uint64_t now) noexcept;
   void note_growth(uint64_t bytes) noexcept;
-  double beyond_share() const noexcept;
+  double beyond_share() const noexcept { return share::beyond_share(*layout(), slot_); }
   bool others_wait() const noexcept;
   void count_taken(uint64_t bytes) noexcept;
   /// Tells the neighbours how much it has live. No lock may be held.
@@ -176,10 +171,6 @@ class Turn : NoCopy {
 /// This process's place in a group: one, whichever pools share it. `free`: what the device has free; ~0 if
 /// unknown. UNAVAILABLE, with the reason: the process cannot be a member, and runs alone.
 Status join(const Place& place, uint64_t free, std::unique_ptr<Owner> owner, std::shared_ptr<Member>& member);
-
-/// Recovers what dead members, whose lock is gone, left behind, as far as the device shows it as free.
-/// `free`: what the device has free; ~0 if unknown. Returns how much is still to come.
-uint64_t refund_the_dead(Layout& layout, const File& file, uint64_t free) noexcept;
 
 // Around fork, and while descriptors of regions are open: a child that inherited one would count as a living
 // member. The child is a member of no group.

@@ -19,13 +19,13 @@
 
 namespace gpupool::internal::share {
 
-Status unusable(const Place& place, const char* what) {
-  return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s %s", place.path().c_str(), what);
+Status unusable(const Spot& place, const char* what) {
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s %s", place.path, what);
 }
 
-Status failed(const Place& place, const char* call) {
+Status failed(const Spot& place, const char* call) {
   const int error = errno;
-  return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s: %s: %s", place.path().c_str(), call, std::strerror(error));
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s: %s: %s", place.path, call, std::strerror(error));
 }
 
 namespace {
@@ -33,17 +33,11 @@ namespace {
 /// The slots' bytes in the file, only for locks: far behind its end.
 constexpr off_t kLocks = off_t{1} << 30;
 
-/// The folder of this user's groups.
-std::string own_folder() {
-  return "/dev/shm/gpupool-" + std::to_string(geteuid());
-}
-
 /// A folder in which nobody else can replace our files.
-Status open_folder(const Place& place, bool makes, File& folder) {
-  const bool is_own = place.folder.empty();
-  const std::string path = is_own ? own_folder() : place.folder;
-  if (is_own && makes && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed(place, "mkdir");
-  folder = File(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+Status open_folder(const Spot& place, bool makes, File& folder) {
+  const bool is_own = place.is_folder_own;
+  if (is_own && makes && mkdir(place.folder, 0700) != 0 && errno != EEXIST) return failed(place, "mkdir");
+  folder = File(open(place.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder) return failed(place, "opening the folder");
   struct stat found {};
   if (fstat(folder.get(), &found) != 0) return failed(place, "fstat of the folder");
@@ -56,13 +50,9 @@ Status open_folder(const Place& place, bool makes, File& folder) {
   return kSuccess;
 }
 
-std::string file_name(const Place& place) {
-  return place.group + "." + place.device;
-}
-
 /// Creates a whole region under its name in one step, so that nobody ever sees part of one. The file of the
 /// second to arrive is never named.
-Status make_region(const Place& place, const File& folder) {
+Status make_region(const Spot& place, const File& folder) {
   if (!os::may_be_as_large(kRegionBytes)) return unusable(place, "is larger than RLIMIT_FSIZE allows");
   const File file(openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file) return failed(place, "making it");
@@ -74,32 +64,31 @@ Status make_region(const Place& place, const File& folder) {
   }
   char self[64];
   std::snprintf(self, sizeof self, "/proc/self/fd/%d", file.get());
-  if (linkat(AT_FDCWD, self, folder.get(), file_name(place).c_str(), AT_SYMLINK_FOLLOW) != 0 &&
-      errno != EEXIST) {
+  if (linkat(AT_FDCWD, self, folder.get(), place.file, AT_SYMLINK_FOLLOW) != 0 && errno != EEXIST) {
     return failed(place, "naming it");
   }
   return kSuccess;
 }
 
-Status check_header(const Place& place, const Header& header) {
+Status check_header(const Spot& place, const Header& header) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     return unusable(place, "is no region of gpupool");
   if (header.major != kMajor) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has layout %u, and this version of gpupool knows %u",
-                place.path().c_str(), header.major, kMajor);
+                place.path, header.major, kMajor);
   }
   if (header.header_bytes != offsetof(Layout, slots) || header.slot_bytes != sizeof(Slot) ||
       header.slot_count != kSlots || header.region_bytes != kRegionBytes) {
     return unusable(place, "has another layout than its version says");
   }
-  if (std::strncmp(header.device, place.device.c_str(), sizeof header.device) != 0) {
+  if (std::strncmp(header.device, place.device, sizeof header.device) != 0) {
     return unusable(place, "is of another device");
   }
   return kSuccess;
 }
 
 /// Whether a file of a folder belongs to this user alone.
-Status check_owner(const Place& place, const File& file) {
+Status check_owner(const Spot& place, const File& file) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0) return failed(place, "fstat");
   if (!S_ISREG(found.st_mode)) return unusable(place, "is no file");
@@ -119,7 +108,7 @@ bool set_lock(const File& file, short type, int command, uint32_t slot, struct f
 
 }  // namespace
 
-void write_header(const Place& place, Header& header) noexcept {
+void write_header(const Spot& place, Header& header) noexcept {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.major = kMajor;
   header.minor = kMinor;
@@ -129,16 +118,16 @@ void write_header(const Place& place, Header& header) noexcept {
   header.region_bytes = kRegionBytes;
   header.device_bytes = place.device_bytes;
   header.created = time(nullptr);
-  std::snprintf(header.device, sizeof header.device, "%s", place.device.c_str());
+  std::snprintf(header.device, sizeof header.device, "%s", place.device);
   const uint64_t limit = place.limit != 0 ? place.limit : place.device_bytes;
   header.limit.store(std::min(limit / kUnitBytes, kMostUnits));
 }
 
-Status check_contents(const Place& place, const File& file) {
+Status check_contents(const Spot& place, const File& file) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0) return failed(place, "fstat");
   if (found.st_size != static_cast<off_t>(kRegionBytes)) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has %lld bytes, not %zu", place.path().c_str(),
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has %lld bytes, not %zu", place.path,
                 static_cast<long long>(found.st_size), kRegionBytes);
   }
   Header header{};
@@ -147,11 +136,6 @@ Status check_contents(const Place& place, const File& file) {
     return failed(place, "reading it");
   }
   return check_header(place, header);
-}
-
-std::string Place::path() const {
-  if (!socket.empty()) return socket + ":" + file_name(*this);
-  return (folder.empty() ? own_folder() : folder) + "/" + file_name(*this);
 }
 
 File& File::operator=(File&& other) noexcept {
@@ -163,15 +147,14 @@ File::~File() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-Status open_region(const Place& place, bool makes, File& file) {
+Status open_region(const Spot& place, bool makes, File& file) {
   File folder;
   if (const Status status = open_folder(place, makes, folder); status != kSuccess) return status;
-  const std::string name = file_name(place);
   constexpr int kHow = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  File found(openat(folder.get(), name.c_str(), kHow));
+  File found(openat(folder.get(), place.file, kHow));
   if (!found && errno == ENOENT && makes) {
     if (const Status status = make_region(place, folder); status != kSuccess) return status;
-    found = File(openat(folder.get(), name.c_str(), kHow));
+    found = File(openat(folder.get(), place.file, kHow));
   }
   if (!found) return failed(place, "opening it");
   if (const Status status = check_owner(place, found); status != kSuccess) return status;

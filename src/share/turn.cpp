@@ -92,7 +92,7 @@ uint64_t Member::missing(uint64_t bytes) noexcept {
   const uint64_t there = room();
   uint64_t lacks = bytes - std::min(bytes, there);
   // Free memory may be for other members, whose turn it is.
-  if (lacks == 0 && bytes > sure && !is_passing((bytes - sure) / kUnitBytes)) lacks = bytes;
+  if (lacks == 0 && bytes > sure && !is_passing(*layout(), slot_, (bytes - sure) / kUnitBytes)) lacks = bytes;
   uint64_t free = 0;
   if (lacks == 0 && owner_->free_bytes(free)) lacks = bytes - std::min(bytes, free);
   return lacks;
@@ -144,16 +144,6 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, For what, Slots& asked
     round.is_over = false;
   }
   return round;
-}
-
-/// How many bytes it holds beyond an equal share of the group's, as a part of that share.
-double Member::beyond_share() const noexcept {
-  const Layout& region = *layout();
-  const auto members = std::count_if(region.slots.begin(), region.slots.end(),
-                                     [](const Slot& each) { return each.pid.load() != 0; });
-  const auto limit = static_cast<double>(region.header.limit.load() * kUnitBytes);
-  const double share = limit / static_cast<double>(std::max<ptrdiff_t>(members, 1));
-  return static_cast<double>(own().reserved.load()) / std::max(share, 1.0) - 1;
 }
 
 Turn::Turn(Member& member, uint64_t bytes, uint64_t nanoseconds, uint64_t asker) noexcept
@@ -229,7 +219,9 @@ bool Member::others_wait() const noexcept {
 }
 
 bool Turn::wait() noexcept {
-  if (!member_.is_member() || !may_ever_have()) return false;
+  if (!member_.is_member()) return false;
+  // What others have for sure may be that of dead ones.
+  if (!may_ever_have() && !member_.sweep() && !may_ever_have()) return false;
   Layout& region = *member_.layout();
   Slots asked;
   Slots asked_to_sleep;
