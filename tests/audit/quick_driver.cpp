@@ -169,6 +169,12 @@ int cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   uuid->bytes[15] = static_cast<char>(device);
   return CUDA_SUCCESS;
 }
+/// Another one, as of a MIG instance; the stand-in that pools use says the same.
+int cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  (void)cuDeviceGetUuid(uuid, device);
+  uuid->bytes[0] = static_cast<char>(0xfa);
+  return CUDA_SUCCESS;
+}
 int cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   if (const int wrong = judge({bytes}, device); wrong != 0) return wrong;
   *bytes = kCapacity;

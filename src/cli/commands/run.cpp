@@ -47,7 +47,8 @@ constexpr const char* kRunAbout =
     "gives, contexts and pools that a program makes itself are in no cap but the framework's own.\n\n"
     "With --hooks, the loader gives the program libgpupool_audit.so's functions for those of the driver\n"
     "that take memory: all of it is counted, and refused beyond the cap, except contexts and managed\n"
-    "memory. What is free, and how much there is in all, are then answered as the cap has it.\n\n"
+    "memory. What is free, and how much there is in all, are then answered as the cap has it. With\n"
+    "--share too, all of it is the group's, beside what gpupool's pools of other processes have.\n\n"
     "What was set, and what could not be, is said on standard error.\n";
 
 constexpr const char* kRunExamples =
@@ -58,6 +59,15 @@ constexpr const char* kRunExamples =
     "  gpupool run --cap 8GiB --print -- vllm serve MODEL\n"
     "\n"
     "Exit status: the program's own; 127 if it cannot be run; 2 bad input.";
+
+/// Also of none.
+bool is_group_name(std::string_view name) {
+  constexpr size_t kMost = 48;
+  return name.size() <= kMost && !name.starts_with('.') && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                  c == '_' || c == '.';
+         });
+}
 
 uint64_t largest_gpu() {
   uint64_t most = 0;
@@ -96,7 +106,21 @@ void add_injection(const RunOptions& options, RunSettings& settings) {
         fmt::format("{} is {}, and the driver loads one library only", kVariable, harmless(taken)));
   settings.variables.emplace_back(kVariable, library);
   if (options.keep) settings.variables.emplace_back("GPUPOOL_RUN_KEEP", "1");
-  if (!options.group.empty()) settings.variables.emplace_back("GPUPOOL_RUN_SHARE", options.group);
+}
+
+/// What both libraries read.
+void add_group(const RunOptions& options, RunSettings& settings) {
+  const auto is_set = [](const char* text) { return text != nullptr && *text != '\0'; };
+  settings.variables.emplace_back("GPUPOOL_RUN_SHARE", options.group);
+  if (!options.hooks) return;
+  if (is_set(std::getenv("GPUPOOL_SHARE_SOCKET")))
+    throw InputError(
+        "--share: under the hooks there is no group of a broker, which GPUPOOL_SHARE_SOCKET names");
+  if (const char* const limit = std::getenv("GPUPOOL_SHARE_LIMIT"); is_set(limit))
+    settings.variables.emplace_back("GPUPOOL_RUN_SHARE_LIMIT",
+                                    std::to_string(parse_bytes(limit, "GPUPOOL_SHARE_LIMIT")));
+  // What the program's pools take is the group's already: they would be charged twice.
+  settings.variables.emplace_back("GPUPOOL_SHARE", "");
 }
 
 /// Before what is audited already.
@@ -130,6 +154,10 @@ int become_program(const RunSettings& settings, const std::string& path) {
 int run_program(const RunOptions& options) {
   const uint64_t wanted = cap_of(options);
   if (options.program.empty()) throw InputError("run takes a program, after --");
+  if (!options.group.empty() && !options.keep && !options.hooks)
+    throw InputError("--share: needs --hooks or --keep");
+  if (!is_group_name(options.group))
+    throw InputError("--share: a group has 1 to 48 letters, digits, '-', '_' and '.', no '.' first");
   if (wanted == 0 && !options.keep && !options.hooks)
     throw InputError("run takes --cap, --keep or --hooks, or several of them");
   RunSettings settings;
@@ -138,6 +166,7 @@ int run_program(const RunOptions& options) {
   if (options.hooks) add_hooks(settings);
   // With the hooks, the driver's one place for a library is left to profilers.
   if (options.keep || !options.hooks) add_injection(options, settings);
+  if (!options.group.empty()) add_group(options, settings);
   if (cap != 0) settings.variables.emplace_back(kCap, std::to_string(cap));
   // Under the hooks a GPU has no more than the cap: a share of that is no share of the card.
   if (cap != 0) add_limits(cap, options.hooks ? cap : largest_gpu(), settings);
@@ -162,11 +191,11 @@ Command add_run(CLI::App& app) {
   auto [command, options, made] = new_command<RunOptions>(app, "run", kRunAbout, kRunExamples, run_program);
   command.add_option("PROGRAM", options.program, "What to run, after --")->option_text("...");
   command.add_option("--cap", options.cap, "What it may have on each GPU")->option_text("BYTES [all]");
-  CLI::Option* const keep =
-      command.add_flag("--keep", options.keep,
-                       "Let the driver's pools keep what cudaFreeAsync frees, instead of giving it back");
-  command.add_option("--share", options.group, "Keep only what this group of processes leaves over")
-      ->needs(keep)
+  command.add_flag("--keep", options.keep,
+                   "Let the driver's pools keep what cudaFreeAsync frees, instead of giving it back");
+  command
+      .add_option("--share", options.group,
+                  "Take only what this group of processes leaves over, or with --keep, keep only that")
       ->option_text("GROUP");
   command.add_flag("--hooks", options.hooks,
                    "Count and cap what the driver itself gives, by any call that takes memory");

@@ -15,6 +15,8 @@ void Account::raise_peak(uint64_t used) noexcept {
 }
 
 bool Account::take(uint64_t bytes) noexcept {
+  if (shares) [[unlikely]]
+    return take_shared(bytes);
   uint64_t used = used_.load(std::memory_order_relaxed);
   do {
     if (used > cap || bytes > cap - used) return false;
@@ -22,14 +24,33 @@ bool Account::take(uint64_t bytes) noexcept {
   return true;
 }
 
+bool Account::take_shared(uint64_t bytes) noexcept {
+  const std::lock_guard lock(lock_);
+  const uint64_t used = this->used();
+  if (used > cap || bytes > cap - used || !share_.change_to(used + bytes)) return false;
+  used_.store(used + bytes, std::memory_order_relaxed);
+  return true;
+}
+
+void Account::change_shared(int64_t bytes) noexcept {
+  const std::lock_guard lock(lock_);
+  const uint64_t now = used() + static_cast<uint64_t>(bytes);
+  share_.force_to(now);
+  used_.store(now, std::memory_order_relaxed);
+}
+
 void Account::force(uint64_t bytes) noexcept {
+  if (shares) [[unlikely]] {
+    change_shared(static_cast<int64_t>(bytes));
+    return raise_peak(used());
+  }
   raise_peak(used_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
 }
 
 uint64_t Account::room() const noexcept {
   const uint64_t used = this->used();
-  if (cap == UINT64_MAX) return cap;
-  return cap > used ? cap - used : 0;
+  const uint64_t left = cap > used ? cap - used : 0;
+  return std::min(cap == UINT64_MAX ? cap : left, share_.room(used));
 }
 
 bool Pooled::take(Account& account, uint64_t bytes) noexcept {

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
+#include "frameworks/audit/share.hpp"
 #include "frameworks/audit/table.hpp"
 #include "frameworks/audit/types.hpp"
 
@@ -14,6 +16,9 @@ namespace gpupool::audit {
 
 /// Bytes of each device; UINT64_MAX: none. Set before the program begins.
 extern uint64_t cap;
+inline bool is_limited() noexcept {
+  return cap != UINT64_MAX || shares;
+}
 
 /// Managed memory may lie in the host's, so it is counted but not capped.
 enum class Kind : uint8_t { memory, pool, chunk, array, managed };
@@ -21,15 +26,20 @@ inline constexpr size_t kKinds = 5;
 inline constexpr std::array<const char*, kKinds> kKindNames = {"memory", "pools", "chunks", "arrays",
                                                                "managed"};
 
-/// Of one device. Any thread may call; all takes together never exceed the cap, not even for a moment.
+/// Of one device. Any thread may call; all takes together never exceed the cap, not even for a moment, nor
+/// the group's limit with those of its members.
 class Account {
  public:
-  /// Before the driver is asked. False: it is more than the cap leaves, and nothing has changed.
+  /// Before the driver is asked. False: it is more than the cap or the group leaves, and nothing has changed.
   bool take(uint64_t bytes) noexcept;
   /// What the driver has taken already.
   void force(uint64_t bytes) noexcept;
   /// After the driver has it back, or has refused.
-  void give(uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void give(uint64_t bytes) noexcept {
+    if (shares) [[unlikely]]
+      return change_shared(-static_cast<int64_t>(bytes));
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
   /// What was taken, once the driver has given it.
   void count(Kind kind, uint64_t bytes) noexcept {
     given_[static_cast<size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
@@ -40,25 +50,41 @@ class Account {
   void give_managed(uint64_t bytes) noexcept { managed_.fetch_sub(bytes, std::memory_order_relaxed); }
   void count_refusal() noexcept { refusals_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// Pools and graphs have taken more than was asked of them.
-  bool is_beyond_cap() const noexcept { return used() > cap; }
+  /// Pools and graphs have taken more than was asked of them, or the group's limit was lowered.
+  bool is_beyond_cap() const noexcept { return used() > cap || share_.excess() != 0; }
   uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   uint64_t managed() const noexcept { return managed_.load(std::memory_order_relaxed); }
-  /// What the cap leaves; UINT64_MAX without a cap.
+  /// What the cap and the group leave; UINT64_MAX without either.
   uint64_t room() const noexcept;
+  /// The lower one of both.
+  uint64_t limit() const noexcept { return share_.limit() < cap ? share_.limit() : cap; }
   uint64_t peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
   uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }
   /// All that the driver has ever given.
   uint64_t given(size_t kind) const noexcept { return given_[kind].load(std::memory_order_relaxed); }
 
+  const Share& share() const noexcept { return share_; }
+  void begin_share(share::Layout& region, uint32_t slot) noexcept {
+    with_share([&](Share& share) { share.begin(region, slot, used()); });
+  }
+  template <typename Function>
+  void with_share(Function function) noexcept {
+    const std::lock_guard lock(lock_);
+    function(share_);
+  }
+
  private:
   void raise_peak(uint64_t used) noexcept;
+  bool take_shared(uint64_t bytes) noexcept;
+  void change_shared(int64_t bytes) noexcept;
 
   std::atomic<uint64_t> used_;
   std::atomic<uint64_t> peak_;
   std::atomic<uint64_t> refusals_;
   std::atomic<uint64_t> managed_;
   std::array<std::atomic<uint64_t>, kKinds> given_;
+  SpinLock lock_;  // of the share, and of all changes while there is one
+  Share share_;
 };
 
 /// One of the driver's pools, or a device's memory for graphs. It takes more than is asked of it and keeps

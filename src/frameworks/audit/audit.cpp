@@ -11,6 +11,7 @@
 
 #include "frameworks/audit/bindings.hpp"
 #include "frameworks/audit/coverage.hpp"
+#include "frameworks/audit/group.hpp"
 #include "frameworks/audit/ledger.hpp"
 #include "frameworks/audit/line.hpp"
 #include "frameworks/audit/relocations.hpp"
@@ -74,6 +75,7 @@ extern "C" __attribute__((visibility("default"))) unsigned la_version(unsigned v
   if (!Ledger::begin()) return 0;  // the loader goes on without this library
   remember_standard_error();
   read_cap();
+  read_group();
   return version;  // versions differ in what la_pltenter is told, which is not here
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "frameworks/audit/functions.hpp"
+#include "frameworks/audit/group.hpp"
 #include "frameworks/audit/line.hpp"
 #include "frameworks/audit/nvml.hpp"
 #include "frameworks/audit/pools.hpp"
@@ -55,7 +56,8 @@ void report(int number) {
   const Account& account = Ledger::get().device(number).account;
   Line line;
   line.add("gpupool run: device %d: at most %llu bytes", number, Bytes{account.peak()});
-  if (cap != UINT64_MAX) line.add(" of %llu, %llu refused", Bytes{cap}, Bytes{account.refusals()});
+  if (cap != UINT64_MAX) line.add(" of %llu", Bytes{cap});
+  if (is_limited()) line.add(", %llu refused", Bytes{account.refusals()});
   const char* comma = "; given in all: ";
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (account.given(kind) == 0) continue;
@@ -148,6 +150,7 @@ bool see_device_first(int number) noexcept {
   Ledger::Device& device = Ledger::get().device(number);
   keep_driver();
   find_default_pools(std::min(count, Ledger::kMostDevices));  // by each thread that comes here at once
+  join(number);
   if (!Ledger::get().see(number)) return true;
   const uint64_t now = bytes_by_nvml(number);
   const uint64_t by_others = std::min(now, device.account.used());  // threads, meanwhile

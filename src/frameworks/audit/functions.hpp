@@ -63,6 +63,7 @@
 #define GPUPOOL_CALLED_OF_CUDA(X)                              \
   X(cuDeviceGetCount, (int*))                                  \
   X(cuDeviceGetUuid, (CUuuid*, CUdevice))                      \
+  X(cuDeviceGetUuid_v2, (CUuuid*, CUdevice))                   \
   X(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))          \
   X(cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))   \
   X(cuCtxGetCurrent, (CUcontext*))                             \

@@ -206,18 +206,22 @@ int hook::cuMipmappedArrayDestroy(CUmipmappedArray array) noexcept {
 int hook::cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
   const int result = real.cuMemGetInfo_v2(free, total);
   CUdevice device = 0;
-  if (cap == UINT64_MAX || result != CUDA_SUCCESS || real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+  if (!is_limited() || result != CUDA_SUCCESS || real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
       !Ledger::has(device))
     return result;
+  join(device);
   settle_pools(device);
-  lower(free, Ledger::get().device(device).account.room());
-  lower(total, cap);
+  const Account& account = Ledger::get().device(device).account;
+  lower(free, account.room());
+  lower(total, account.limit());
   return result;
 }
 
 int hook::cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) noexcept {
   const int result = real.cuDeviceTotalMem_v2(bytes, device);
-  if (result == CUDA_SUCCESS) lower(bytes, cap);
+  if (!is_limited() || result != CUDA_SUCCESS || !Ledger::has(device)) return result;
+  join(device);
+  lower(bytes, Ledger::get().device(device).account.limit());
   return result;
 }
 

@@ -3,18 +3,28 @@
 #pragma once
 
 #include "frameworks/audit/functions.hpp"
+#include "frameworks/audit/group.hpp"
 #include "frameworks/audit/ledger.hpp"
 #include "frameworks/audit/pools.hpp"
 
 namespace gpupool::audit {
 
-/// Memory that the driver's pools keep is given up before anything is refused, as the driver itself does.
-inline bool take(int number, uint64_t bytes) noexcept {
-  Ledger::Device& device = Ledger::get().device(number);
-  if (device.account.take(bytes)) return true;
-  if (empty_pools(number) && device.account.take(bytes)) return true;
-  device.account.count_refusal();
+/// Tries to take `bytes`. Memory that the driver's pools keep is given up before anything is refused, as the
+/// driver itself does; then others of the group are asked.
+template <typename Try>
+bool take_or_refuse(int number, uint64_t bytes, Try take) noexcept {
+  if (take()) return true;
+  if (empty_pools(number) && take()) return true;
+  if (shares)
+    for (GroupWait wait(number, bytes); wait.go_on();)
+      if (take()) return true;
+  Ledger::get().device(number).account.count_refusal();
   return false;
+}
+
+inline bool take(int number, uint64_t bytes) noexcept {
+  Account& account = Ledger::get().device(number).account;
+  return take_or_refuse(number, bytes, [&] { return account.take(bytes); });
 }
 
 template <typename Call>

@@ -7,10 +7,14 @@
 namespace gpupool::audit {
 namespace {
 
-/// Once the pools have given up what is not in use, if need be.
+/// Once the pools, and then the group, have given up what is not in use, if need be.
 bool is_within_cap(int number) {
   const Account& account = Ledger::get().device(number).account;
-  return !account.is_beyond_cap() || (empty_pools(number) && !account.is_beyond_cap());
+  if (!account.is_beyond_cap() || (empty_pools(number) && !account.is_beyond_cap())) return true;
+  if (shares)
+    for (GroupWait wait(number, account.share().excess()); wait.go_on();)
+      if (!account.is_beyond_cap()) return true;
+  return false;
 }
 
 /// `call` takes memory of the pool, and `undo` gives it back. A growth beyond the cap is undone.
@@ -20,10 +24,8 @@ int allocate_pooled(Pool* pool, uint64_t bytes, CUdeviceptr* address, Call call,
   if (address == nullptr || handle == nullptr || !see_device(pool->device)) return call();
   const int device = pool->device;
   Account& account = Ledger::get().device(device).account;
-  if (!pool->pooled.take(account, bytes) && !(empty_pools(device) && pool->pooled.take(account, bytes))) {
-    account.count_refusal();
+  if (!take_or_refuse(device, bytes, [&] { return pool->pooled.take(account, bytes); }))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   const CUdeviceptr before = *address;
   const int result = call();
   if (result != CUDA_SUCCESS) pool->pooled.give(account, bytes);
@@ -121,8 +123,7 @@ int hook::cuMemPoolCreate(CUmemoryPool* pool, const CUmemProp* properties) noexc
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !Ledger::has(properties->location.id))
     return result;
   keep_driver();  // it will be asked
-  if (Ledger::get().pools().add(*pool, properties->location.id) != nullptr || cap == UINT64_MAX)
-    return result;
+  if (Ledger::get().pools().add(*pool, properties->location.id) != nullptr || !is_limited()) return result;
   (void)real.cuMemPoolDestroy(*pool);
   Ledger::get().device(properties->location.id).account.count_refusal();
   return CUDA_ERROR_OUT_OF_MEMORY;

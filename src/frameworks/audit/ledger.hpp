@@ -32,10 +32,12 @@ class Ledger {
   static bool begin() noexcept;
   static bool has(int device) noexcept { return device >= 0 && device < kMostDevices; }
 
+  enum class Joined : uint8_t { no, soon, yes };
   struct Device {
     Account account;
     Pooled graphs;
     std::atomic<bool> is_seen;
+    std::atomic<Joined> joined;    // the group, or found no place in it
     std::atomic<uint64_t> before;  // what NVML said this process had when it was seen first; see coverage.hpp
   };
   Device& device(int number) noexcept { return devices_[static_cast<size_t>(number)]; }

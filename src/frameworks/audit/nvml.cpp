@@ -14,6 +14,7 @@
 
 #include "base/gpu_id.hpp"
 #include "frameworks/audit/functions.hpp"
+#include "frameworks/audit/group.hpp"
 #include "frameworks/audit/ledger.hpp"
 
 namespace gpupool::audit {
@@ -72,20 +73,24 @@ uint64_t own_bytes_on(nvmlDevice_t handle) {
   return UINT64_MAX;
 }
 
-/// What the cap leaves on the GPU that NVML is asked for.
-uint64_t room_on(nvmlDevice_t handle) {
+/// The account of the GPU that NVML is asked for; null: the driver does not know it yet.
+const Account* account_of(nvmlDevice_t handle) {
   int count = 0;
-  if (real.cuDeviceGetCount == nullptr || real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return cap;
-  for (int device = 0; device < std::min(count, Ledger::kMostDevices); ++device)
-    if (is_of(handle, device)) return Ledger::get().device(device).account.room();
-  return cap;
+  if (real.cuDeviceGetCount == nullptr || real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return nullptr;
+  for (int device = 0; device < std::min(count, Ledger::kMostDevices); ++device) {
+    if (!is_of(handle, device)) continue;
+    join(device);
+    return &Ledger::get().device(device).account;
+  }
+  return nullptr;
 }
 
 template <typename Memory>
 int answer(int result, nvmlDevice_t handle, Memory* memory) {
-  if (result != kNvmlSuccess || cap == UINT64_MAX) return result;
-  memory->free = std::min<unsigned long long>(memory->free, room_on(handle));
-  memory->total = std::min<unsigned long long>(memory->total, cap);
+  if (result != kNvmlSuccess || !is_limited()) return result;
+  const Account* const account = account_of(handle);
+  memory->free = std::min<unsigned long long>(memory->free, account != nullptr ? account->room() : cap);
+  memory->total = std::min<unsigned long long>(memory->total, account != nullptr ? account->limit() : cap);
   memory->used = memory->total - memory->free;
   return result;
 }
