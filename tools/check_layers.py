@@ -8,7 +8,7 @@
     base   <-  watch  <-  pool
     base   <-  share  <-  pool
     libgpupool's installed header  <-  frameworks, of which frameworks/inject has what records too, watch,
-                                         and frameworks/audit sees base, for what needs no library
+                                         and frameworks/audit sees base and share, for what needs no library
 
 The devices, src/device/cuda and src/device/sim, do not see each other, and the code they share sees neither. The
 folders of src/cli have an order of their own, and so have the rooms of src/pool, where it counts too if a file only
@@ -35,7 +35,7 @@ MAY_SEE = {
     "cli": {"cli"},
     "frameworks": {"frameworks"},
     "frameworks/inject": {"frameworks", "os", "base", "watch"},
-    "frameworks/audit": {"frameworks", "base"},
+    "frameworks/audit": {"frameworks", "os", "base", "share"},
 }
 # Which folders of src/cli each of them may include. main.cpp, which is in none, may include all.
 COMMAND_MAY_SEE = {

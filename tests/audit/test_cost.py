@@ -35,6 +35,22 @@ class CostTest(AuditTest):
         self.assertLess(beside / 2, COUNTED)
         self.assertLess(after / 2, pair + FORWARDED)  # what was large is not slow for ever
 
+    def test_a_group_costs_as_little(self):
+        program = self.compile("cost.c")
+        plain = [self.figures(self.start(program)) for _ in range(3)]
+        words = ["--share", "cost", "--cap", "1GiB"]
+        shared = [self.figures(self.hooked(words, program, GPUPOOL_SHARE_DIR=str(self.folder))) for _ in range(3)]
+        _, forwarded, pair, pooled, *_ = (
+            min(run[at] for run in shared) - min(run[at] for run in plain) for at in range(6)
+        )
+        print(
+            f"in a group: forwarded {forwarded:.1f}, cuMemAlloc {pair / 2:.1f}, cuMemAllocAsync {pooled / 2:.1f}",
+            file=sys.stderr,
+        )
+        self.assertLess(forwarded, FORWARDED)
+        self.assertLess(pair / 2, COUNTED)
+        self.assertLess(pooled / 2, COUNTED)
+
     def figures(self, done):
         code, out, err = done
         self.assertEqual(code, 0, err)

@@ -176,7 +176,7 @@ class Ends(GroupTest):
             self.assertEqual(stranger("get(40)"), 0)
             stranger.kill()
             self.soon(takes, "get(46)")
-            self.assertEqual(self.region()[0], 55 * MIB)
+            self.assertIn(self.region()[0] // MIB, range(55, 65))  # a pool may have some cached
             self.assertEqual(takes("give()" if takes is pool else "cuda.cuMemFree_v2(blocks.pop())"), 0)
 
     def test_and_what_one_had_that_ended(self):

@@ -25,7 +25,7 @@ bool Account::take(uint64_t bytes) noexcept {
 }
 
 bool Account::take_shared(uint64_t bytes) noexcept {
-  const std::lock_guard lock(lock_);
+  const std::lock_guard lock(share_lock_);
   const uint64_t used = this->used();
   if (used > cap || bytes > cap - used || !share_.change_to(used + bytes)) return false;
   used_.store(used + bytes, std::memory_order_relaxed);
@@ -33,7 +33,7 @@ bool Account::take_shared(uint64_t bytes) noexcept {
 }
 
 void Account::change_shared(int64_t bytes) noexcept {
-  const std::lock_guard lock(lock_);
+  const std::lock_guard lock(share_lock_);
   const uint64_t now = used() + static_cast<uint64_t>(bytes);
   share_.force_to(now);
   used_.store(now, std::memory_order_relaxed);

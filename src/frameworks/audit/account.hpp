@@ -69,7 +69,7 @@ class Account {
   }
   template <typename Function>
   void with_share(Function function) noexcept {
-    const std::lock_guard lock(lock_);
+    const std::lock_guard lock(share_lock_);
     function(share_);
   }
 
@@ -83,7 +83,7 @@ class Account {
   std::atomic<uint64_t> refusals_;
   std::atomic<uint64_t> managed_;
   std::array<std::atomic<uint64_t>, kKinds> given_;
-  SpinLock lock_;  // of the share, and of all changes while there is one
+  SpinLock share_lock_;  // of the share, and of all changes while there is one
   Share share_;
 };
 
