@@ -18,6 +18,7 @@ struct CloseFolder {
 };
 using Folder = std::unique_ptr<DIR, CloseFolder>;
 
+/// A descriptor, closed at the end.
 class OpenFile {
  public:
   explicit OpenFile(int number = -1) noexcept : number_(number) {}
@@ -30,6 +31,7 @@ class OpenFile {
     if (number_ >= 0) (void)close(number_);
   }
   int get() const noexcept { return number_; }
+  explicit operator bool() const noexcept { return number_ >= 0; }
 
  private:
   int number_;

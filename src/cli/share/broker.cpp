@@ -54,7 +54,7 @@ void note_brokers_end(int) {
 }
 
 struct Asker {
-  Descriptor file;
+  OpenFile file;
   uid_t user = 0;
   Clock::time_point until;
 };
@@ -104,7 +104,7 @@ class Door {
 
  private:
   std::string path_;
-  Descriptor file_;
+  OpenFile file_;
   struct stat named_ {};
 };
 
@@ -146,7 +146,7 @@ class Broker {
  private:
   void accept_some(Clock::time_point now) {
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
-      Descriptor file(accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      OpenFile file(accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!file) {
         const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
         if (is_short && dismiss_one()) continue;
@@ -203,7 +203,7 @@ class Broker {
     if (region == nullptr)
       region = regions_.make({group, device, asker.user, asks.region_bytes, asks.page}, why);
     if (region == nullptr) return refuse(why);
-    const Descriptor sign = lock_.sign(region->number);
+    const OpenFile sign = lock_.sign(region->number);
     if (!sign) return refuse(fmt::format("it has no sign to give: {}", std::strerror(errno)));
     send_says(connection, rules_.answer(Outcome::here), std::array{region->file.get(), sign.get()});
   }

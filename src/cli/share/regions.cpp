@@ -80,28 +80,28 @@ bool is_locked(int file, off_t first, off_t count) noexcept {
 }
 
 /// Of the file that a region is, for as long as that is open anywhere.
-uint64_t number_of(const Descriptor& file) noexcept {
+uint64_t number_of(const OpenFile& file) noexcept {
   struct stat found {};
   return fstat(file.get(), &found) == 0 ? found.st_ino % kNumbers : 0;
 }
 
 /// A file in memory of a region's size, which begins as said; none, with errno.
-Descriptor make_file(const Begin& begin) noexcept {
+OpenFile make_file(const Begin& begin) noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kRegionBytes) {
     errno = EFBIG;  // with more than that comes a signal, which ends the broker
-    return Descriptor();
+    return OpenFile();
   }
-  Descriptor file(memfd_create("gpupool-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  OpenFile file(memfd_create("gpupool-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return file;
   do {
     errno = posix_fallocate(file.get(), 0, static_cast<off_t>(kRegionBytes));
   } while (errno == EINTR);
-  if (errno != 0) return Descriptor();
+  if (errno != 0) return OpenFile();
   // Members of other users open it anew, and nobody comes to it without having been given a descriptor.
   const bool is_made = pwrite(file.get(), &begin, sizeof begin, 0) == static_cast<ssize_t>(sizeof begin) &&
                        fchmod(file.get(), 0666) == 0 && fcntl(file.get(), F_ADD_SEALS, kRegionSeals) == 0;
-  return is_made ? std::move(file) : Descriptor();
+  return is_made ? std::move(file) : OpenFile();
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -116,15 +116,6 @@ std::string kept_name(const Region& region) {
 }
 
 }  // namespace
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) (void)close(number_);
-}
 
 BrokerLock::BrokerLock(const std::string& path)
     : file_(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600)) {
@@ -146,12 +137,12 @@ bool BrokerLock::has_members(uint64_t region) const noexcept {
   return is_locked(file_.get(), kMembersBytes + static_cast<off_t>(region), 1);
 }
 
-Descriptor BrokerLock::sign(uint64_t region) const noexcept {
+OpenFile BrokerLock::sign(uint64_t region) const noexcept {
   const std::string link = fmt::format("/proc/self/fd/{}", file_.get());
-  Descriptor own(open(link.c_str(), O_RDONLY | O_CLOEXEC));
+  OpenFile own(open(link.c_str(), O_RDONLY | O_CLOEXEC));
   struct flock lock {};
   const off_t byte = kMembersBytes + static_cast<off_t>(region);
-  return own && lock_bytes(own.get(), F_OFD_SETLK, F_RDLCK, byte, 1, lock) ? std::move(own) : Descriptor();
+  return own && lock_bytes(own.get(), F_OFD_SETLK, F_RDLCK, byte, 1, lock) ? std::move(own) : OpenFile();
 }
 
 void allow_regions() {
@@ -173,7 +164,7 @@ Regions::Regions(const BrokerLock& lock, size_t most)
   const std::vector<std::string> all = split(names, ':');
   const size_t there = std::min<size_t>(std::strtoul(count, nullptr, 10), all.size());
   for (size_t at = 0; at < there; ++at) {
-    Descriptor file(kFirstInherited + static_cast<int>(at));
+    OpenFile file(kFirstInherited + static_cast<int>(at));
     const int seals = fcntl(file.get(), F_GET_SEALS);
     const std::vector<std::string> parts = split(all[at], '/');
     if (seals < 0 || (seals & kRegionSeals) != kRegionSeals || parts.size() != 3) continue;
@@ -204,7 +195,7 @@ const Region* Regions::make(const RegionWish& wish, std::string& why) {
   }
   begin.reserved1 = 0;
   if (!has_place(wish.user, why)) return nullptr;
-  Descriptor file = make_file(begin);
+  OpenFile file = make_file(begin);
   if (!file) {
     why = fmt::format("it can make no region: {}", std::strerror(errno));
     return nullptr;
@@ -294,7 +285,7 @@ void notify_manager(const std::string& text, int file) noexcept {
   if (path == nullptr || *path == '\0' || std::strlen(path) >= sizeof address.sun_path) return;
   std::memcpy(address.sun_path, path, std::strlen(path));
   if (*path == '@') address.sun_path[0] = '\0';  // a name that no file stands for
-  const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const OpenFile socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   iovec part{const_cast<char*>(text.data()), text.size()};
   msghdr message{};
   message.msg_name = &address;

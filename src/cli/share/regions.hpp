@@ -13,21 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/base/process_files.hpp"
+
 namespace gpupool::cli {
-
-/// A descriptor, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) noexcept : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.number_) { other.number_ = -1; }
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
-  int get() const noexcept { return number_; }
-  explicit operator bool() const noexcept { return number_ >= 0; }
-
- private:
-  int number_;
-};
 
 /// The file beside a broker's socket, SOCKET.lock: one broker at a time has it, and so has, in another way,
 /// each member of the groups of this broker and of those before it.
@@ -40,10 +28,10 @@ class BrokerLock {
   bool has_members(uint64_t region) const noexcept;
   /// A descriptor for a member of a region: the member is there as long as the descriptor, or a mapping of
   /// it.
-  Descriptor sign(uint64_t region) const noexcept;
+  OpenFile sign(uint64_t region) const noexcept;
 
  private:
-  Descriptor file_;
+  OpenFile file_;
 };
 
 /// What somebody asks for who finds no region.
@@ -58,7 +46,7 @@ struct RegionWish {
 struct Region {
   std::string place;  // GROUP/DEVICE
   uid_t user = 0;     // who asked for it first
-  Descriptor file;
+  OpenFile file;
   uint64_t number = 0;  // none other has it
   // When it was first seen to have no member; nothing: it had one when last looked at.
   std::optional<std::chrono::steady_clock::time_point> unused_since;
