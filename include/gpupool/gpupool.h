@@ -1344,7 +1344,7 @@ GPUPOOL_API gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* 
 
 /* Sets how densely the mallocs of all pools are sampled: the least D of gpupool_holders in bytes; 0: no
  * samples from now on. Overrides GPUPOOL_SAMPLE in the environment, which is a size or 0. If neither is
- * given, samples become rarer before they cost more than a two-hundredth of the time. Since 0.2.
+ * given, samples become rarer before they cost more than a fiftieth of the time. Since 0.2.
  * Errors: INVALID_ARGUMENT (more than 2^46), HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_set_sampling(uint64_t bytes);
 

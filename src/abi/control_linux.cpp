@@ -128,6 +128,7 @@ bool write_holders(int file, Pool& pool) {
     bytes += holder.stack;
     bytes.resize(align_up(bytes.size(), kAlignment));
   }
+  pool.draw_samples();
   return write_all(file, bytes.data(), bytes.size());
 }
 

@@ -94,6 +94,7 @@ gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, siz
   return on_pool(pool, [&](Pool& self) {
     const std::vector<Holder> all = find_holders(self.sampler());
     write_list(all, holders, holder_size, holder_capacity, shown_holder);
+    self.draw_samples();
     *out_holder_count = all.size();
     return kSuccess;
   });

@@ -119,6 +119,11 @@ class Pool {
   int explain(Address address, std::string& text);
   Sleeper& sleeper() noexcept { return sleeper_; }
   const Sampler& sampler() const noexcept { return sampler_; }
+  /// For whoever has read the samples: if they had become rare, the next look finds more.
+  void draw_samples() {
+    const Lock lock = state_.look();
+    watcher_.draw_if_due();
+  }
   /// Its figures for other processes.
   Display& display() noexcept { return display_; }
   gpupool_t* handle() const noexcept { return state_.handle; }
@@ -222,14 +227,14 @@ class Pool {
   Capacity capacity_{state_, *source_, reclaimer_};
   OomHandler oom_handler_{state_};
   Shortage shortage_{state_, reclaimer_, *helpers_, oom_handler_};
-  SlowMalloc slow_malloc_{state_, *source_, run_stealer_, reclaimer_, shortage_, watcher_, sampler_};
+  SlowMalloc slow_malloc_{state_, *source_, run_stealer_, reclaimer_, shortage_, watcher_};
   SlowFree slow_free_{state_, reclaimer_, protections_, watcher_};
   const std::unique_ptr<Debugger> debugger_;  // null without debug modes
   Sleeper sleeper_;
   Idle idle_{state_};
   Statistics statistics_{state_, sleeper_};
   Report report_{state_, exports_, sleeper_};
-  Display display_{state_, sampler_, sleeper_};
+  Display display_{state_, watcher_, sampler_, sleeper_};
 };
 
 }  // namespace gpupool::internal

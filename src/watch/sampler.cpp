@@ -10,7 +10,6 @@
 
 #include "base/bits.hpp"
 #include "base/parse.hpp"
-#include "watch/clock.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -18,6 +17,7 @@ namespace {
 constinit std::atomic<uint64_t> least_distance{Sampler::kLeastDistance};
 constinit std::atomic<bool> is_distance_set{false};
 constinit std::atomic<Sparing> sparing_of_all{Sparing::time};
+constinit SampleBudget budget_of_all;
 
 /// A number in (0, 1] from a counter: splitmix64. Samples are the same in each run of the same program.
 double random_of(uint64_t drawn) noexcept {
@@ -28,10 +28,42 @@ double random_of(uint64_t drawn) noexcept {
   return static_cast<double>((word >> 11) + 1) * 0x1p-53;
 }
 
+/// A part of the live bytes, within bounds, so that a small program has as many samples as a large one. 1,024
+/// of them tell what each of the three largest holders has within 10 per cent (three standard deviations) in
+/// all recorded traces; 64 did not: a holder of 13 per cent in blocks of 10 MiB was wrong by 28 per cent.
+uint64_t distance_above(uint64_t live) noexcept {
+  const uint64_t least = sample_distance();
+  return std::clamp(live / Sampler::kSamples, least, std::max(least, Sampler::kMostDistance));
+}
+
+/// What a block stands for if marks lie equally far apart, wherever the first one lies. Next to nothing is
+/// unsure of one that covers many marks.
+void weigh_evenly(FirstMark& mark, uint64_t bytes) noexcept {
+  const double share = -std::expm1(-static_cast<double>(bytes) / static_cast<double>(mark.mean));
+  const double weight = static_cast<double>(bytes) / share;
+  mark.weight = static_cast<uint64_t>(weight);
+  mark.variance = weight * weight * (1 - share);
+}
+
+/// The first mark stands for the bytes on average from the one before, and all bytes behind it for
+/// themselves: right on average wherever marks are rarer than elsewhere, but for a large block less exact.
+void weigh_anywhere(FirstMark& mark, uint64_t bytes) noexcept {
+  mark.weight = mark.mean + (bytes - mark.offset);
+  mark.variance = static_cast<double>(mark.mean) * static_cast<double>(mark.mean);
+}
+
 }  // namespace
 
 uint64_t sample_distance() noexcept {
   return least_distance.load(std::memory_order_relaxed);
+}
+
+SampleBudget& sample_budget() noexcept {
+  return budget_of_all;
+}
+
+Sparing sparing_of_samples() noexcept {
+  return sparing_of_all.load(std::memory_order_relaxed);
 }
 
 void set_sample_distance(uint64_t bytes, Sparing sparing) noexcept {
@@ -60,138 +92,106 @@ Sampler::~Sampler() {
   }
 }
 
-/// A part of the live bytes, within bounds, so that a small program has as many samples as a large one. 1,024
-/// of them tell what each of the three largest holders has within 10 per cent (three standard deviations) in
-/// all recorded traces; 64 did not: a holder of 13 per cent in blocks of 10 MiB was wrong by 28 per cent.
-uint64_t Sampler::distance(uint64_t live) const noexcept {
-  const uint64_t least = sample_distance();
-  if (least == 0) return 0;
-  const uint64_t wanted = std::clamp(live / kSamples, least, std::max(least, kMostDistance));
-  return wanted << thinned_.load(std::memory_order_relaxed);
-}
-
 double Sampler::random() noexcept {
   return random_of(drawn_.fetch_add(1, std::memory_order_relaxed));
 }
 
-uint64_t Sampler::next_above(uint64_t live, uint64_t mean) noexcept {
-  return live + static_cast<uint64_t>(-std::log(random()) * static_cast<double>(mean));
+/// From anywhere to the next mark.
+uint64_t Sampler::gap(uint64_t mean) noexcept {
+  return static_cast<uint64_t>(-std::log(random()) * static_cast<double>(mean));
 }
 
 void Sampler::draw(Marks& marks, uint64_t live) noexcept {
-  if (is_drawn(marks)) return;
   while (marks.regions != nullptr) {
     Sample* region = marks.regions;
     marks.regions = region->next;
     drop(region);
   }
+  const bool stay_even = live == 0 || (marks.are_even && is_drawn(marks));
   marks = {};
+  marks.are_even = stay_even;
   marks.drawn_for = sample_distance() + 1;
-  marks.thinned = thinned_.load(std::memory_order_relaxed);
   if (marks.drawn_for == 1) return;
-  marks.mean = distance(live);
-  marks.next = next_above(live, marks.mean);
+  marks.mean = distance_above(live);
+  marks.next = live + gap(marks.mean);
 }
 
-void Sampler::pass_mark(Marks& marks, uint64_t live) noexcept {
+/// Keeps one in so many marks, each of which then stands for so many times the bytes. The more is owed, the
+/// fewer stay.
+void Sampler::thin(FirstMark& mark, uint64_t owed_ns) noexcept {
+  constexpr uint64_t kMostSteps = 8;
+  constexpr uint64_t kMostMean = uint64_t{1} << 46;  // one in the addresses of a process
+  const uint64_t steps = std::min(1 + owed_ns / SampleBudget::kBurst, kMostSteps);
+  const uint64_t mean = std::min(mark.mean << 2 * steps, std::max(mark.mean, kMostMean));
+  const double kept = static_cast<double>(mark.mean) / static_cast<double>(mean);
+  mark.mean = mean;
+  if (random() > kept) mark.offset += gap(mean);
+}
+
+FirstMark Sampler::pass_mark(Marks& marks, uint64_t live, uint64_t bytes, uint64_t owed_ns) noexcept {
+  const uint64_t begin = live - bytes;
+  FirstMark mark{marks.next - std::min(begin, marks.next), marks.mean};
   while (marks.next < live) {
     // Above everything drawn so far, the current distance applies. Marks below no longer matter.
-    if (marks.regions == nullptr) marks.mean = distance(live);
-    const uint64_t next = next_above(live, marks.mean);
+    if (marks.regions == nullptr) marks.mean = distance_above(live);
+    const uint64_t next = live + gap(marks.mean);
     if (next <= marks.high || marks.regions == nullptr) {
       marks.next = next;
-      return;
+      break;
     }
     Sample* region = marks.regions;
     marks.regions = region->next;
-    marks.next = region->weight;
+    marks.next = region->mark.offset;
     marks.high = region->bytes;
-    marks.mean = region->mean;
+    marks.mean = region->mark.mean;
     drop(region);
   }
+  if (owed_ns != 0) {
+    marks.are_even = false;
+    thin(mark, owed_ns);
+  }
+  if (mark.offset >= bytes) return {};
+  if (marks.are_even) {
+    weigh_evenly(mark, bytes);
+  } else {
+    weigh_anywhere(mark, bytes);
+  }
+  return mark;
 }
 
 void Sampler::return_mark(Marks& marks, uint64_t address, uint64_t left, uint64_t bytes) noexcept {
   Sample* region = remove(address);
   if (region == nullptr) return;
   if (sample_distance() == 0) return drop(region);
-  // The first mark within this many bytes, given that there is one. If marks have become thinner or denser
-  // meanwhile, that is not given: otherwise a block that comes and goes would be sampled each time, for ever.
-  const bool is_known = region->thinned == thinned_.load(std::memory_order_relaxed);
-  if (!is_known) region->mean = distance(left);
-  const auto mean = static_cast<double>(region->mean);
-  const double share = is_known ? -std::expm1(-static_cast<double>(bytes) / mean) : 1;
-  const double at = -std::log1p(-random() * share) * mean;
-  if (!is_known && !(at < static_cast<double>(bytes))) return drop(region);
-  region->weight = marks.next;
+  const FirstMark mark = region->mark;
+  region->mark = {marks.next, marks.mean};
   region->bytes = marks.high;
-  region->mean = std::exchange(marks.mean, region->mean);
   region->next = marks.regions;
   marks.regions = region;
-  marks.next = left + std::min(static_cast<uint64_t>(at), bytes - 1);
+  marks.next = left + std::min(mark.offset, bytes - 1);
   marks.high = left + bytes;
+  marks.mean = mark.mean;
 }
 
-uint64_t Sampler::weight_of(uint64_t bytes, uint64_t mean) noexcept {
-  const double share = -std::expm1(-static_cast<double>(bytes) / static_cast<double>(mean));
-  return static_cast<uint64_t>(static_cast<double>(bytes) / share);
-}
-
-void Sampler::weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept {
-  constexpr int64_t kFree = 5'000'000;  // ns that every program may spend, and is kept for a burst at most
-  constexpr int64_t kLent = 250'000;    // ns until marks are thinned again; given back when they come closer
-  constexpr uint64_t kShare = 200;      // of the time
-  constexpr uint8_t kMostThinned = 24;  // 16 TiB apart at the minimum distance: no marks at all
-  if (weighed_ns_ == 0) {
-    weighed_ns_ = now_ns;
-    credit_ns_ = kFree;
-  }
-  const uint64_t passed = now_ns - std::min(now_ns, weighed_ns_);
-  weighed_ns_ += passed;
-  credit_ns_ = std::min(credit_ns_ + static_cast<int64_t>(passed / kShare), kFree);
-  const bool is_full = credit_ns_ == kFree;
-  credit_ns_ -= static_cast<int64_t>(cost_ns);
-  uint8_t thinned = thinned_.load(std::memory_order_relaxed);
-  const bool is_spared = sparing_of_all.load(std::memory_order_relaxed) == Sparing::time;
-  if (is_spared && credit_ns_ < 0) {
-    // Whatever is owed is forgotten: a sample that cost milliseconds was interrupted, and says nothing of
-    // others.
-    credit_ns_ = kLent;
-    if (thinned < kMostThinned) ++thinned;
-  } else if (thinned > 0 && (!is_spared || is_full)) {
-    credit_ns_ -= kLent;
-    --thinned;
-  }
-  thinned_.store(thinned, std::memory_order_relaxed);
-}
-
-/// Reads the clock with one miss in many.
-void Sampler::relax_by_time() noexcept {
-  constexpr uint32_t kMisses = 16;
-  if (++relaxes_ % kMisses != 0) return;
-  const uint64_t now = clock_ns();
-  const SpinGuard guard(lock_);
-  weigh_cost(now, 0);
-}
-
-void Sampler::add(const Sample& sample, uint64_t cost_ns) noexcept {
+void Sampler::add(const Sample& sample) noexcept {
   lock_.lock();
   Sample* made = spare_;
-  if (made != nullptr) spare_ = made->next;
-  lock_.unlock();
-  const bool is_new = made == nullptr;
-  if (is_new) made = new (std::nothrow) Sample{};
-  if (made == nullptr) return;
-  const SpinGuard guard(lock_);
-  Sample* before = is_new ? made_ : made->made_before;
-  if (is_new) made_ = made;
+  if (made != nullptr) {
+    spare_ = made->next;
+  } else {
+    lock_.unlock();
+    made = new (std::nothrow) Sample{};
+    if (made == nullptr) return;
+    lock_.lock();
+    made->made_before = std::exchange(made_, made);
+  }
+  Sample* const before = made->made_before;
   *made = sample;
   made->made_before = before;
   Sample*& bucket = buckets_[hash_to(kBucketBits, sample.address)];
-  made->next = bucket;
-  bucket = made;
+  made->next = std::exchange(bucket, made);
   ++count_;
-  weigh_cost(sample.born_ns, cost_ns);
+  lock_.unlock();
 }
 
 /// The record of a freed block; null if it has none.

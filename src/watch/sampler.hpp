@@ -7,6 +7,9 @@
 // one with probability 1 - exp(-size / S), and stands for size / (1 - exp(-size / S)) bytes of its kind. Of
 // the marks above a cache's live bytes only the next one is checked, and mallocs below it cost nothing: the
 // counters compare with a level anyway, for peaks.
+//
+// Where samples have cost more than they may, a mark that a malloc reaches either goes, or stands for so many
+// more bytes. So what is reached again and again soon costs nothing, and estimates stay right on average.
 #pragma once
 
 #include <array>
@@ -16,22 +19,29 @@
 
 #include "base/no_copy.hpp"
 #include "base/spin_lock.hpp"
+#include "watch/sample_budget.hpp"
 #include "watch/stack.hpp"
 #include "watch/tags.hpp"
 
 namespace gpupool::internal {
 
+/// The first mark in a block.
+struct FirstMark {
+  uint64_t offset = 0;  // from the block's begin
+  uint64_t mean = 0;    // how far apart marks lie there
+  uint64_t weight = 0;  // bytes that the block stands for; 0: there is no mark
+  double variance = 0;  // that it adds to an estimate's
+};
+
 struct Sample {
   uint64_t address;
   uint64_t bytes;
-  uint64_t weight;  // bytes that it stands for
-  uint64_t mean;    // how far apart the marks lie, one of which it covers
+  FirstMark mark;
   uint64_t stream;
   uint64_t born_ns;
   StackId stack;
   TagId tag;
-  uint8_t thinned;  // of the marks
-  Sample* next;     // in its bucket, among the spare ones, or in Marks::regions
+  Sample* next;  // in its bucket, among the spare ones, or in Marks::regions
   Sample* made_before;
 };
 
@@ -40,11 +50,14 @@ struct Sample {
 struct Marks {
   uint64_t next = UINT64_MAX;
   uint64_t high = UINT64_MAX;  // where the region of `next` ends
-  Sample* regions = nullptr;   // those above: `weight` is the first mark, `bytes` the end
   uint64_t mean = 1;           // how far apart its marks lie
-  uint8_t thinned = 0;         // by what power of two, to save time
+  Sample* regions = nullptr;   // those above: `mark.offset` is the first mark, `bytes` the end
+  bool are_even = true;        // all were drawn for one distance, and none was thinned
   uint64_t drawn_for = 0;      // the distance that was set, plus 1
 };
+
+/// What samples may cost, unless a density was requested. For all pools.
+SampleBudget& sample_budget() noexcept;
 
 /// Whether samples become rarer if they would cost much time. A requested density is kept.
 enum class Sparing : bool { nothing, time };
@@ -52,6 +65,7 @@ enum class Sparing : bool { nothing, time };
 /// The minimum mean distance of marks for all pools; 0: no samples. Initially read from GPUPOOL_SAMPLE.
 uint64_t sample_distance() noexcept;
 void set_sample_distance(uint64_t bytes, Sparing sparing = Sparing::nothing) noexcept;
+Sparing sparing_of_samples() noexcept;
 /// Reads GPUPOOL_SAMPLE, a size or 0, unless that was done already.
 Status read_sample_distance();
 
@@ -65,30 +79,20 @@ class Sampler : NoCopy {
   Sampler() = default;
   ~Sampler();
 
-  /// Draws marks above `live` bytes, unless that was already done for the current distance and thinning.
+  /// Draws marks above `live` bytes. Whether and when must not depend on what is sampled, or whether a mark
+  /// was thinned: otherwise estimates would no longer be right.
   void draw(Marks& marks, uint64_t live) noexcept;
-  /// A malloc has brought the live bytes above the next mark.
-  void pass_mark(Marks& marks, uint64_t live) noexcept;
+  /// Whether that was done for the current distance.
+  static bool is_drawn(const Marks& marks) noexcept { return marks.drawn_for == sample_distance() + 1; }
+
+  /// A malloc of so many bytes has brought the live bytes above the next mark. Returns the block's first one,
+  /// if it keeps any where so much is owed (SampleBudget).
+  FirstMark pass_mark(Marks& marks, uint64_t live, uint64_t bytes, uint64_t owed_ns) noexcept;
   /// A free of a sampled block will bring the live bytes down to `left`.
   void return_mark(Marks& marks, uint64_t address, uint64_t left, uint64_t bytes) noexcept;
 
-  /// What a sampled block of this size stands for, if marks lie `mean` bytes apart.
-  static uint64_t weight_of(uint64_t bytes, uint64_t mean) noexcept;
-
-  /// Whether the marks were drawn for the current settings.
-  bool is_drawn(const Marks& marks) const noexcept {
-    return marks.drawn_for == sample_distance() + 1 &&
-           marks.thinned == thinned_.load(std::memory_order_relaxed);
-  }
-
-  /// Records a block; skips it if there is no memory. Takes the time spent on the sample, so that samples
-  /// become rarer if they would cost the program more than a two-hundredth of its time, unless it asked for a
-  /// density.
-  void add(const Sample& sample, uint64_t cost_ns) noexcept;
-  /// Called at every miss, under the pool's lock: thinned marks move closer again once there was time enough.
-  void relax() noexcept {
-    if (thinned_.load(std::memory_order_relaxed) != 0) relax_by_time();
-  }
+  /// Records a block; skips it if there is no memory.
+  void add(const Sample& sample) noexcept;
   /// Copies of all samples. Throws std::bad_alloc.
   std::vector<Sample> all() const;
 
@@ -108,23 +112,17 @@ class Sampler : NoCopy {
  private:
   static constexpr unsigned kBucketBits = 11;
 
-  uint64_t distance(uint64_t live) const noexcept;
   double random() noexcept;
-  uint64_t next_above(uint64_t live, uint64_t mean) noexcept;
+  uint64_t gap(uint64_t mean) noexcept;
+  void thin(FirstMark& mark, uint64_t owed_ns) noexcept;
   Sample* remove(uint64_t address) noexcept;
   void drop(Sample* sample) noexcept;
-  void weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept;
-  void relax_by_time() noexcept;
 
   mutable SpinLock lock_;
   std::array<Sample*, size_t{1} << kBucketBits> buckets_{};
   Sample* spare_ = nullptr;
   Sample* made_ = nullptr;  // all, through made_before
   size_t count_ = 0;
-  int64_t credit_ns_ = 0;  // that samples may cost from now on
-  uint64_t weighed_ns_ = 0;
-  std::atomic<uint8_t> thinned_{0};  // marks lie 2 to this power times as far apart
-  uint32_t relaxes_ = 0;
   std::atomic<uint64_t> drawn_{0};
 };
 

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -12,7 +10,6 @@
 
 #include "core/counters.hpp"
 #include "gpupool/gpupool.h"
-#include "watch/sampler.hpp"
 
 namespace {
 
@@ -218,29 +215,6 @@ TEST_F(Watch, TheCallersLanguageComesFirst) {
   EXPECT_NE(stack.find("pool_tests"), std::string::npos) << stack;
 }
 
-size_t say_slowly(void* user, char* /*text*/, size_t /*capacity*/) {
-  ++*static_cast<uint64_t*>(user);
-  const auto begun = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begun < std::chrono::microseconds(5)) continue;
-  return 0;
-}
-
-/// Whether marks lie in the way of a block that comes and goes is chance; if so, it would be a sample each
-/// time.
-TEST_F(Watch, ABlockThatComesAndGoesIsNotSampledForEver) {
-  uint64_t samples = 0;
-  gpupool::internal::set_sample_distance(kMiB, gpupool::internal::Sparing::time);
-  ASSERT_EQ(gpupool_set_stack_fn(say_slowly, &samples), GPUPOOL_SUCCESS);
-  for (const uint64_t size : {kMiB, 16 * kMiB, 256 * kMiB}) {
-    samples = 0;
-    const auto begun = std::chrono::steady_clock::now();
-    for (int i = 0; i < 300'000; ++i) ASSERT_EQ(gpupool_free(pool_, take(size), 0), GPUPOOL_SUCCESS);
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
-    // 5 us each: 5 ms to begin with, 6 until they are rare, and a two-hundredth of the time.
-    EXPECT_LE(static_cast<double>(samples), 11'000.0 / 5 + took.count() / 200 / 5 + 100) << size;
-  }
-}
-
 TEST_F(Watch, TagsNestAndRefuseWhatIsWrong) {
   EXPECT_EQ(gpupool_tag_pop(), GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(gpupool_tag_push(""), GPUPOOL_ERROR_INVALID_ARGUMENT);
@@ -295,70 +269,6 @@ TEST(Counters, AWatchBelowChangesNoPeak) {
     EXPECT_TRUE(shard.count(SizeGroup::small, 0, 0));
     EXPECT_FALSE(shard.raise(SizeGroup::small));
   }
-}
-
-/// By what power of two a sampler thins its marks.
-int thinned(gpupool::internal::Sampler& sampler) {
-  gpupool::internal::Marks marks;
-  sampler.draw(marks, 0);
-  return marks.thinned;
-}
-
-/// While a sample is taken, the system may give the processor to another program for any time.
-TEST(Sampler, OneThatWasInterruptedThinsMarksOnceAndNotForLong) {
-  using gpupool::internal::Sample;
-  constexpr uint64_t kMillisecond = 1'000'000;
-  gpupool::internal::set_sample_distance(kMiB, gpupool::internal::Sparing::time);
-  gpupool::internal::Sampler sampler;
-  Sample sample{};
-  sample.born_ns = 1000 * kMillisecond;
-  sampler.add(sample, 20 * kMillisecond);
-  for (int i = 0; i < 100; ++i) sampler.add(sample, 2000);
-  EXPECT_EQ(thinned(sampler), 1);
-  sample.born_ns += 3000 * kMillisecond;
-  sampler.add(sample, 0);
-  EXPECT_EQ(thinned(sampler), 0);
-}
-
-/// Whatever a sample costs, all together do not cost more than a two-hundredth of the time, and what is lent.
-TEST(Sampler, MarksAreThinnedUntilTheyCostLittle) {
-  constexpr uint64_t kMillisecond = 1'000'000;
-  gpupool::internal::set_sample_distance(kMiB, gpupool::internal::Sparing::time);
-  gpupool::internal::Sampler sampler;
-  gpupool::internal::Sample sample{};
-  sample.born_ns = kMillisecond;
-  double spent = 0;
-  int most = 0;
-  // A program that spends 10 us on each malloc, and as much again if that is a sample; all are, at first.
-  for (int i = 0, owed = 0; i < 2'000'000; ++i) {
-    sample.born_ns += 10'000;
-    most = std::max(most, thinned(sampler));
-    owed += (1 << 20) >> thinned(sampler);
-    if (owed < 1 << 20) continue;
-    owed -= 1 << 20;
-    spent += 10'000;
-    sampler.add(sample, 10'000);
-  }
-  EXPECT_LE(spent, 5.0 * kMillisecond + 20'000.0 * kMillisecond / 200 + most * 0.25 * kMillisecond);
-  EXPECT_GE(spent, 20'000.0 * kMillisecond / 200 / 2);
-  EXPECT_LE(most, 9);
-}
-
-TEST(Sampler, MarksLieAtTheirDistanceOnAverage) {
-  using gpupool::internal::Marks;
-  using gpupool::internal::Sampler;
-  gpupool::internal::set_sample_distance(kMiB);
-  Sampler sampler;
-  double sum = 0;
-  constexpr int kDraws = 20000;
-  for (int i = 0; i < kDraws; ++i) {
-    Marks marks;
-    sampler.draw(marks, 0);
-    sum += static_cast<double>(marks.next);
-  }
-  EXPECT_NEAR(sum / kDraws, static_cast<double>(kMiB), 0.03 * kMiB);
-  EXPECT_EQ(Sampler::weight_of(64 * kMiB, kMiB), 64 * kMiB);
-  EXPECT_NEAR(static_cast<double>(Sampler::weight_of(512, kMiB)), kMiB, 0.01 * kMiB);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "os/clock.hpp"
 #include "pool/memory/pool_state.hpp"
 #include "pool/observe/free_ranges.hpp"
+#include "pool/request/watcher.hpp"
 #include "pool/sleep/sleeper.hpp"
 #include "watch/clock.hpp"
 #include "watch/sampler.hpp"
@@ -24,6 +25,8 @@ constexpr size_t kMostTags = 64;
 }  // namespace
 
 void Display::look() noexcept {
+  // A sample with a tag comes here with news; whether marks are drawn anew must not depend on samples.
+  if (!pool_.has_news) watcher_.look();
   if (slot_ == nullptr) return;
   // The kernel's own tick, of a few milliseconds, is cheaper than the exact time, and this is asked often.
   const uint64_t now = os::coarse_ns();
@@ -119,7 +122,7 @@ void Display::add_tags(shown::Figures& figures) const noexcept {
     const auto found = std::find_if(sums.begin(), end, [&](const Sum& sum) { return sum.tag == sample.tag; });
     if (found == end && count == kMostTags) return;
     if (found == end) sums[count++] = {sample.tag, 0};
-    found->bytes += sample.weight;
+    found->bytes += sample.mark.weight;
   });
   const auto end = sums.begin() + static_cast<std::ptrdiff_t>(count);
   std::sort(sums.begin(), end, [](const Sum& a, const Sum& b) { return a.bytes > b.bytes; });

@@ -15,13 +15,14 @@ namespace gpupool::internal {
 
 class Sampler;
 class Sleeper;
+class Watcher;
 struct PoolState;
 
 /// Guarded by the pool's lock.
 class Display final : public Onlooker, NoCopy {
  public:
-  Display(PoolState& pool, const Sampler& sampler, const Sleeper& sleeper) noexcept
-      : pool_(pool), sampler_(sampler), sleeper_(sleeper) {}
+  Display(PoolState& pool, Watcher& watcher, const Sampler& sampler, const Sleeper& sleeper) noexcept
+      : pool_(pool), watcher_(watcher), sampler_(sampler), sleeper_(sleeper) {}
 
   /// From now on, shows the figures in a slot of this process's page; null: no longer. Takes the pool's lock.
   void show_in(shown::Slot* slot) noexcept;
@@ -38,6 +39,7 @@ class Display final : public Onlooker, NoCopy {
   void add_tags(shown::Figures& figures) const noexcept;
 
   PoolState& pool_;
+  Watcher& watcher_;
   const Sampler& sampler_;
   const Sleeper& sleeper_;
   shown::Slot* slot_ = nullptr;  // null: other processes see nothing of the pool

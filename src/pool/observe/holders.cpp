@@ -27,12 +27,6 @@ std::string short_age(uint64_t nanoseconds) {
   return text;
 }
 
-/// What this sample adds to the variance of an estimate: next to nothing for a block that covers many marks.
-double variance_of(const Sample& sample) {
-  const auto weight = static_cast<double>(sample.weight);
-  return weight * weight * std::exp(-static_cast<double>(sample.bytes) / static_cast<double>(sample.mean));
-}
-
 }  // namespace
 
 std::vector<Holder> find_holders(const Sampler& sampler) {
@@ -46,8 +40,8 @@ std::vector<Holder> find_holders(const Sampler& sampler) {
     if (is_new) text->second = describe_stack(sample.stack);
     Holder& holder = found[{text->second, sample.tag}];
     const uint64_t age = now - std::min(now, sample.born_ns);
-    holder.live_bytes += sample.weight;
-    holder.variance += variance_of(sample);
+    holder.live_bytes += sample.mark.weight;
+    holder.variance += sample.mark.variance;
     holder.oldest_ns = std::max(holder.oldest_ns, age);
     holder.newest_ns = holder.samples == 0 ? age : std::min(holder.newest_ns, age);
     ++holder.samples;

@@ -16,7 +16,6 @@
 #include "pool/request/reclaimer.hpp"
 #include "pool/request/shortage.hpp"
 #include "pool/request/watcher.hpp"
-#include "watch/sampler.hpp"
 
 namespace gpupool::internal {
 
@@ -171,7 +170,6 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
   const Stream stream = heap_of(*block).lane_stream();
   const uint64_t bytes = block->size;
   const SizeGroup group = group_of(bytes);
-  sampler_.relax();
   Lane* lane = cache.lanes.find(stream);
   if (lane == nullptr && keeps_lanes_) {
     reclaimer_.free_all_to_heap(pool_.caches.open_lane(cache, stream));

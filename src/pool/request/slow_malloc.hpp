@@ -16,7 +16,6 @@
 namespace gpupool::internal {
 
 class RunStealer;
-class Sampler;
 class Shortage;
 class Source;
 class Watcher;
@@ -28,14 +27,13 @@ struct ThreadCache;
 class SlowMalloc : NoCopy {
  public:
   SlowMalloc(PoolState& pool, Source& source, RunStealer& stealer, Reclaimer& reclaimer, Shortage& shortage,
-             Watcher& watcher, Sampler& sampler) noexcept
+             Watcher& watcher) noexcept
       : pool_(pool),
         source_(source),
         run_stealer_(stealer),
         reclaimer_(reclaimer),
         shortage_(shortage),
-        watcher_(watcher),
-        sampler_(sampler) {}
+        watcher_(watcher) {}
 
   /// From now on threads' caches keep nothing that is freed.
   void keep_no_lanes() noexcept { keeps_lanes_ = false; }
@@ -64,7 +62,6 @@ class SlowMalloc : NoCopy {
   Reclaimer& reclaimer_;
   Shortage& shortage_;
   Watcher& watcher_;
-  Sampler& sampler_;
   bool keeps_lanes_ = true;  // threads' caches keep what is freed
 };
 

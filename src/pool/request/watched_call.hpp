@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/size.hpp"
+#include "watch/sampler.hpp"
 
 namespace gpupool::internal {
 
@@ -15,8 +16,7 @@ struct WatchedCall {
   Address address = 0;
   uint64_t requested = 0;
   uint64_t bytes = 0;
-  uint64_t mean = 0;    // mean distance of the sampler's marks
-  uint8_t thinned = 0;  // how thin these marks were
+  FirstMark mark;  // that makes it a sample
   Stream stream = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "pool/memory/pool_state.hpp"
+#include "watch/busy_time.hpp"
 #include "watch/clock.hpp"
 #include "watch/sampler.hpp"
 #include "watch/stack.hpp"
@@ -38,9 +39,12 @@ void Watcher::begin_epoch() noexcept {
 }
 
 [[gnu::noinline]] void Watcher::pass_mark(ThreadCache& cache, WatchedCall& seen) noexcept {
-  seen.mean = cache.marks.mean;
-  seen.thinned = cache.marks.thinned;
-  sampler_.pass_mark(cache.marks, cache.counters.live_bytes());
+  const bool is_spared = sparing_of_samples() == Sparing::time;
+  const uint64_t now_ns = is_spared ? busy_time_ns() : 0;
+  const uint64_t owed_ns = is_spared ? sample_budget().owed(now_ns) : 0;
+  seen.mark = sampler_.pass_mark(cache.marks, cache.counters.live_bytes(), seen.bytes, owed_ns);
+  seen.is_sampled = seen.mark.weight != 0;
+  if (is_spared && !seen.is_sampled) sample_budget().spend_on_pass(now_ns);
   cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
 }
 
@@ -51,18 +55,28 @@ void Watcher::begin_epoch() noexcept {
 
 void Watcher::see_malloc(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept {
   const CounterShard& counters = cache.counters;
-  if (cache.watch_epoch != epoch.load(std::memory_order_relaxed) || !sampler_.is_drawn(cache.marks))
+  if (cache.watch_epoch != epoch.load(std::memory_order_relaxed) || !Sampler::is_drawn(cache.marks))
     set_level(cache, counters.live_bytes() - block.size);
-  seen.is_sampled = counters.is_above_level();
+  seen.bytes = block.size;
+  if (counters.is_above_level()) pass_mark(cache, seen);
   seen.recording = counters.watches_all() ? Recorder::generation() : 0;
   if (!seen.is_sampled && seen.recording == 0) return;
   seen.address = block.address;
-  seen.bytes = block.size;
   seen.requested = block.requested();
   seen.stream = heap_of(block).state().order.stream();
   if (seen.recording != 0) seen.time = Recorder::now();
-  if (seen.is_sampled) pass_mark(cache, seen);
   block.add_marks(seen.is_sampled * kSampled | (seen.recording != 0) * kRecorded);
+}
+
+void Watcher::draw_if_due() noexcept {
+  if (sparing_of_samples() != Sparing::time) return;
+  const uint64_t now_ns = busy_time_ns();
+  const uint64_t caches = pool_.caches.count();
+  if (now_ns < drawn_until_ns_ || !sample_budget().take_turn(now_ns, caches)) return;
+  drawn_until_ns_ = now_ns + (caches + 1) * SampleBudget::kRound;  // others have a turn first
+  pool_.caches.for_each_locked([&](ThreadCache& cache) {
+    if (cache.watch_epoch != 0) set_level(cache, cache.counters.live_bytes());
+  });
 }
 
 void Watcher::tell_seen(const WatchedCall& seen) noexcept {
@@ -89,10 +103,9 @@ inline void Watcher::record_malloc(const WatchedCall& seen, TagId tag, StackId s
   const StackId stack = kinds.native || kinds.language ? take_stack(kinds) : 0;
   const TagId tag = current_tag();
   if (seen.is_sampled) {
-    sampler_.add({seen.address, seen.bytes, Sampler::weight_of(seen.bytes, seen.mean), seen.mean, seen.stream,
-                  begun, stack, tag, seen.thinned, nullptr, nullptr},
-                 clock_ns() - begun);
+    sampler_.add({seen.address, seen.bytes, seen.mark, seen.stream, begun, stack, tag, nullptr, nullptr});
     if (tag != 0) pool_.show_again();
+    sample_budget().spend(busy_time_ns(), clock_ns() - begun, stack);
   }
   if (seen.recording != 0) record_malloc(seen, tag, has_recorded ? stack : 0);
 }

@@ -34,6 +34,15 @@ class Watcher : NoCopy {
   /// since names of stacks are looked up for it. Allocates only while a recording is on.
   std::vector<Entry> watch_anew();
 
+  /// Draws the marks of all caches anew, once in a while, since some may have been thinned. With the pool's
+  /// lock: a thread that only hits its cache looks at no clock, so others do it for it.
+  void draw_if_due() noexcept;
+  /// The same for whoever has the lock for something else, and cheap.
+  void look() noexcept {
+    constexpr uint32_t kLooks = 16;
+    if (++looks_ % kLooks == 0) draw_if_due();
+  }
+
   /// Sees whether a malloc has to be reported, and how: in `seen`, which is new. Called under the lock of its
   /// cache, as the last step with its block there.
   void see_malloc(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept;
@@ -74,6 +83,8 @@ class Watcher : NoCopy {
 
   PoolState& pool_;
   Sampler& sampler_;
+  uint32_t looks_ = 0;
+  uint64_t drawn_until_ns_ = 0;
   mutable std::atomic<uint32_t> named_in_{0};  // the recording that knows this pool's name
   uint32_t stated_in_ = 0;                     // the recording that knows what was there when it began
 };

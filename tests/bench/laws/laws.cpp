@@ -96,8 +96,9 @@ class Pool {
   gpupool_t* handle_ = nullptr;
 };
 
-/// Nanoseconds of a malloc and a free that no thread's cache has, in the best of many rounds: in a new pool's
-/// first ones samples are dense. The sizes are large, because a cache may learn to serve small ones.
+/// Nanoseconds of a malloc and a free that no thread's cache has, in the best of many rounds: in the
+/// process's first ones samples are dense. The sizes are large, because a cache may learn to serve small
+/// ones.
 double miss(const Pool& pool, gpupool_stream_t stream) {
   constexpr uint64_t kSizes = 4096;
   constexpr int kRounds = 100;

@@ -169,6 +169,7 @@
 #include "../../../../src/share/slots.cpp"
 #include "../../../../src/share/turn.cpp"
 #include "../../../../src/share/view.cpp"
+#include "../../../../src/watch/busy_time.cpp"
 #include "../../../../src/watch/frame_names.cpp"
 #include "../../../../src/watch/journal.cpp"
 #include "../../../../src/watch/recorder.cpp"

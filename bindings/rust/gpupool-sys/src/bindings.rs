@@ -987,7 +987,7 @@ extern "C" {
         holder_capacity: usize,
         out_holder_count: *mut usize,
     ) -> gpupool_status_t;
-    #[doc = " Sets how densely the mallocs of all pools are sampled: the least D of gpupool_holders in bytes; 0: no\n samples from now on. Overrides GPUPOOL_SAMPLE in the environment, which is a size or 0. If neither is\n given, samples become rarer before they cost more than a two-hundredth of the time. Since 0.2.\n Errors: INVALID_ARGUMENT (more than 2^46), HOST_OUT_OF_MEMORY."]
+    #[doc = " Sets how densely the mallocs of all pools are sampled: the least D of gpupool_holders in bytes; 0: no\n samples from now on. Overrides GPUPOOL_SAMPLE in the environment, which is a size or 0. If neither is\n given, samples become rarer before they cost more than a fiftieth of the time. Since 0.2.\n Errors: INVALID_ARGUMENT (more than 2^46), HOST_OUT_OF_MEMORY."]
     pub fn gpupool_set_sampling(bytes: u64) -> gpupool_status_t;
     #[doc = " Sets the function that says where a malloc comes from; fn NULL: none. A process has one. When the call\n returns, the old one may still be running on another thread. Since 0.2.\n Errors: INVALID_ARGUMENT (user, no fn)."]
     pub fn gpupool_set_stack_fn(fn_: gpupool_stack_fn_t, user: *mut ::core::ffi::c_void) -> gpupool_status_t;
