@@ -171,7 +171,7 @@ class Reader {
     const uint64_t number = read_number_after('s');
     const std::string_view name = read_name();
     if (!says) return;
-    if (space < 'a') text_ += (space == 'C' ? "::{closure#" : "::{shim#") + std::to_string(number) + '}';
+    if (space < 'a') ((text_ += space == 'C' ? "::{closure#" : "::{shim#") += std::to_string(number)) += '}';
     if (space >= 'a' && !name.empty()) (text_ += "::") += name;
   }
 
