@@ -6,8 +6,7 @@
 #   build.sh FOLDER [MACHINE...]    the packages go to FOLDER; machines are by default x86_64 and aarch64
 #
 # The wheel for this machine also gets the allocators for the newest three releases of PyTorch, so that they need no
-# compiler. g++ compiles them, because they share PyTorch's C++ library. Where PyTorch's headers cannot be fetched, it
-# goes without, and says so.
+# compiler. g++ compiles them, because they share PyTorch's C++ library. A wheel without them says why in shims/none.txt.
 #
 # zig compiles for both machines: it links against a glibc as old as wanted, and brings its own C++ library. Everything
 # built and installed on the way stays in build/packaging/python.
@@ -57,18 +56,23 @@ END
   "$bin/cc" -shared -w -fno-builtin -Wl,-soname,libz.so.1 -o "$bin/libz.so" "$bin/libz.c"
 }
 
-# Adds the allocators to a wheel that is finished.
-add_shims() { # add_shims WHEEL
-  local folder=$work/shims status=0
+# Adds the allocators to a wheel that is finished, or the word why it has none.
+add_shims() { # add_shims WHEEL MACHINE
+  local folder=$work/shims status=0 why="PyTorch's headers cannot be fetched"
   rm -rf "$folder"
   "$python" -m wheel unpack -d "$folder" "$1" >/dev/null
-  "$python" tools/torch_matrix.py --newest 3 --libraries "$folder"/gpupool-*/gpupool \
-    --prebuild "$folder"/built >/dev/null || status=$?
-  if [ $status = 77 ]; then
-    echo "build.sh: PyTorch's headers cannot be fetched: the wheel has no allocators for it" >&2
-    return 0
+  if [ "$2" = "$(uname -m)" ]; then
+    "$python" tools/torch_matrix.py --newest 3 --libraries "$folder"/gpupool-*/gpupool \
+      --prebuild "$folder"/built >/dev/null || status=$?
+  else
+    status=77 why="this is another kind of machine"
   fi
-  [ $status = 0 ] || return $status
+  if [ $status = 77 ]; then
+    mkdir -p "$folder"/built
+    echo "$why: the wheel for $2 has no allocators for PyTorch" | tee "$folder"/built/none.txt >&2
+  elif [ $status != 0 ]; then
+    return $status
+  fi
   mv "$folder"/built "$(echo "$folder"/gpupool-*/gpupool)"/shims
   "$python" -m wheel pack -d "$(dirname "$1")" "$folder"/gpupool-* >/dev/null
 }
@@ -115,10 +119,8 @@ for machine in "${machines[@]}"; do
     echo "build.sh: the wheel needs a library that manylinux_2_28 does not have" >&2
     exit 1
   fi
-  if [ "$machine" = "$(uname -m)" ]; then
-    echo "== python: allocators for PyTorch"
-    add_shims "$work/$machine"/repaired/*.whl
-  fi
+  echo "== python: allocators for PyTorch"
+  add_shims "$work/$machine"/repaired/*.whl "$machine"
 done
 
 echo "== python: checks"

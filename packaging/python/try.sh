@@ -18,6 +18,15 @@ cd "$work/elsewhere"
 clean=(env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$work" GPUPOOL_BACKEND=sim)
 while IFS= read -r setting; do clean+=("$setting"); done < <(env | grep '^PIP_' || true)
 
+# shims FOLDER: that package's allocators for PyTorch: three, or its own word why it has none.
+shims() {
+  local found
+  mapfile -t found < <(compgen -G "$1/shims/*")
+  [[ ${found[*]##*/} =~ ^(torch-[^ ]+\.so( |$)){3}$|^none\.txt$ ]] && return 0
+  echo "try.sh: the wheel has ${#found[@]} allocators for PyTorch, not three, and does not say why: ${found[*]##*/}" >&2
+  return 1
+}
+
 for python in "${pythons[@]}"; do
   echo "== python: a program with the wheel"
   "$python" -m venv --clear "$work/venv"
@@ -25,6 +34,7 @@ for python in "${pythons[@]}"; do
   "${clean[@]}" "$work/venv/bin/pip" -q --disable-pip-version-check install --no-index --find-links "$wheels" gpupool
   installed=$("${clean[@]}" "$work/venv/bin/python" -c "import gpupool; print(gpupool.version(), gpupool.__file__)")
   [[ $installed == *" $work/venv/"* ]] || { echo "try.sh: it is not the wheel's: $installed" >&2; exit 1; }
+  shims "$(dirname "${installed#* }")"
   "${clean[@]}" "$work/venv/bin/python" basic.py >/dev/null
   "${clean[@]}" "$work/venv/bin/python" service.py >/dev/null
   said=$("${clean[@]}" "$work/venv/bin/gpupool" info --json)
