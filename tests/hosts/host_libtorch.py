@@ -21,27 +21,29 @@ def attempt(libraries: Path, work: Path) -> list[kit.Tried]:
     shim = work / "libgpupool_libtorch.so"
     _build(release, libraries, work, shim)
     commands = {
-        "cpp": [kit.COMPILER, "-std=c++20", "-w", EXAMPLES / "main.cpp", "-isystem", release.torch / "include",
+        "C++": [kit.COMPILER, "-std=c++20", "-w", EXAMPLES / "main.cpp", "-isystem", release.torch / "include",
                 "-isystem", release.cuda, "-isystem", torch_matrix.FRAMEWORKS / "torch_shim/cuda", shim,
                 f"-L{release.torch / 'lib'}", "-lc10", "-lc10_cuda", release.cudart],
-        "rust": ["rustc", EXAMPLES / "main.rs", "-L", work, "-l", "gpupool_libtorch",
+        "Rust": ["rustc", EXAMPLES / "main.rs", "-L", work, "-l", "gpupool_libtorch",
                  *("-C", "link-arg=-Wl,--allow-shlib-undefined")],
-        "go": ["go", "build"],
+        "Go": ["go", "build"],
     }  # fmt: skip
     paths = {"LD_LIBRARY_PATH": ":".join(map(str, (work, release.torch / "lib", release.cudart.parent, libraries)))}
+    tried = []
     for language, command in commands.items():
         if shutil.which(str(command[0])) is None:
             print(f"libtorch: {command[0]} is not here, so {language} is skipped")
             continue
-        program = work / f"from_{language}"
-        arguments = [*command, "-o", program] + [EXAMPLES / "main.go"] * (language == "go")
+        program = work / f"from_{language.lower()}"
+        arguments = [*command, "-o", program] + [EXAMPLES / "main.go"] * (language == "Go")
         flags = {"CGO_LDFLAGS": f"-L{work} -lgpupool_libtorch -Wl,--allow-shlib-undefined", "GO111MODULE": "off"}
         built = subprocess.run(arguments, env=os.environ | flags, capture_output=True, text=True, check=False)
         if built.returncode != 0:
             raise kit.Failed(f"{language}: {built.stderr}")
         if kit.run(program, **paths) != "gpupool\n":
             raise kit.Failed(f"{language}: another allocator")
-    return [kit.Tried(".".join(release.version.split(".")[:2]), "loaded on CPU, in C++, Rust and Go")]
+        tried.append(kit.Tried(f"{'.'.join(release.version.split('.')[:2])} in {language}", "loaded"))
+    return tried
 
 
 def _build(release: torch_matrix.Release, libraries: Path, work: Path, shim: Path) -> None:

@@ -27,8 +27,8 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Tried:
-    """How far one version of a host came: "compiled" against its headers, "ran on CPU" with the host's own library and
-    the simulated device, "ran with a stand-in" for the host."""
+    """How far one version of a host came: "compiled" against its headers, "loaded" beside its libraries, "ran on CPU" with
+    the host's own library and the simulated device, "ran with a stand-in" for the host."""
 
     version: str
     how: str
