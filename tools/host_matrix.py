@@ -4,38 +4,36 @@
 PyTorch's releases have tools/torch_matrix.py.
 
     host_matrix.py [--python PYTHON] [--record] [NAME...]
-                        prints a table; NAME is a row of tests/hosts/hosts.json, by default all
+                        prints a table: how far each came (host_record.STEPS); NAME is a row of tests/hosts/hosts.json,
+                        by default all
     --python PYTHON     one that has gpupool, by default the one that runs this; libraries are installed for it into a
                         folder for the time of the test
-    --record            writes what the releases came to into hosts.json; then tools/hosts_table.py writes the page
+    --record            writes what the releases came to into hosts.json, and the tables of the pages; without, another
+                        outcome than it says is a failure
 
-tests/hosts/releases has a program for each library, which says how far it came:
-    interface checked   the names and arguments that gpupool relies on are in the release's files
-    imported            the release was imported, took gpupool's adapter, and has what this needs; why its own code goes
-                        no further without a GPU, it says itself
-    ran on CPU          the release's own code used memory of the simulated device
+tests/hosts/releases has a program for each library, which says how far it came, and why no further.
 
 Ends with 0 if none failed, and with 77 if one of them could not be fetched.
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import wheel_parts
+from host_record import Trial, Tried
 from wheel_parts import Unavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests/hosts/releases"
-RECORD = ROOT / "tests/hosts/hosts.json"
+HAS = "import gpupool"
 WAYS = ("interface checked", "imported", "ran on CPU")
-SKIPPED = 77
 
 
 class Failed(Exception):
@@ -135,19 +133,33 @@ def attempt(library: Library, folder: Path, python: str) -> tuple[str, str]:
     return how, words
 
 
-def record(rows: list[tuple[Library, str, str]]) -> None:
-    """rows: the library, its version, how far it came."""
-    hosts = json.loads(RECORD.read_text(encoding="utf-8"))
-    for host in hosts:
-        ways: dict[str, str] = {}
-        for library, version, how in rows:
-            if library.host == host["name"]:
-                label = library.label(version)
-                ways[label] = max(how, ways.get(label, how), key=WAYS.index)
-        if ways:
-            others = [each for each in host["tried"] if each["how"] not in WAYS]
-            host["tried"] = [{"version": label, "how": how} for label, how in ways.items()] + others
-    RECORD.write_text(json.dumps(hosts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+HOSTS = tuple(dict.fromkeys(library.host for library in LIBRARIES))
+
+
+def attempt_all(trial: Trial, names: Iterable[str], python: str) -> None:
+    has_gpupool = subprocess.run([python, "-c", HAS], capture_output=True, check=False).returncode == 0
+    for host in names:
+        if not has_gpupool:
+            trial.skip(host, f"{python} has no gpupool")
+            continue
+        ways: dict[str, tuple[str, str]] = {}
+        is_whole = True
+        for library in LIBRARIES:
+            for version in (library.oldest, "") if library.host == host else ():
+                name = f"{library.project} {version or 'newest'}"
+                try:
+                    with tempfile.TemporaryDirectory() as folder:
+                        label = library.label(fetch(library, version, Path(folder), python))
+                        came = attempt(library, Path(folder), python)
+                    ways[label] = max(came, ways.get(label, came), key=lambda each: WAYS.index(each[0]))
+                except Unavailable as error:
+                    trial.skip(host, f"{name}: {error}")
+                    is_whole = False
+                except Failed as error:
+                    trial.fail(host, f"{name}: {error}")
+        # A label of several projects has come as far as all of them say.
+        for label, (how, words) in ways.items() if is_whole else ():
+            trial.came(host, Tried(label, how), words)
 
 
 def main() -> int:
@@ -156,28 +168,11 @@ def main() -> int:
     parser.add_argument("--record", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    if unknown := set(options.names) - {library.host for library in LIBRARIES}:
+    if unknown := set(options.names) - set(HOSTS):
         parser.error(f"there is no {', '.join(sorted(unknown))} here")
-    rows, results = [], {0}
-    print("| library | release | without a GPU | what it says to that |\n|---|---|---|---|")
-    for library in LIBRARIES:
-        for version in (library.oldest, "") if not options.names or library.host in options.names else ():
-            name = version or "newest"
-            try:
-                with tempfile.TemporaryDirectory() as folder:
-                    name = fetch(library, version, Path(folder), options.python)
-                    how, words = attempt(library, Path(folder), options.python)
-                rows.append((library, name, how))
-            except Unavailable as error:
-                how, words = "not tried", str(error)
-                results.add(SKIPPED)
-            except Failed as error:
-                how, words = "failed", str(error)
-                results.add(1)
-            print(f"| {library.project.partition('[')[0]} | {name} | {how} | {words} |", flush=True)
-    if options.record:
-        record(rows)
-    return 1 if 1 in results else max(results)
+    trial = Trial(replaced=WAYS)
+    attempt_all(trial, options.names or HOSTS, options.python)
+    return trial.end(is_recorded=options.record)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ run() { "$@" || failed+=("${*/python3 /}"); }
 echo "== generated files, bindings, layers, circles, locks, words, pages, kernels, messages and commits"
 run python3 tools/apigen.py --check
 run python3 tools/python_reference.py --check
-run python3 tools/hosts_table.py --check
+run python3 tools/matrix.py --check
+run python3 tools/runs_table.py --check
 run python3 packaging/go/amalgamate.py --check
 for checker in coverage layers circles locks words pages kernels tracked messages commits; do
   run python3 "tools/check_$checker.py"

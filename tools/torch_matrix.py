@@ -3,17 +3,13 @@
 """Tries the shim with PyTorch's releases, each minor one's newest, without a GPU and without installing them: their
 headers and small libraries are fetched part by part (tools/wheel_parts.py), and kept in build/pytorch.
 
-    torch_matrix.py [--newest N] [--page]    tries the newest N releases, or all from 2.6 on; prints a table
-                                      --page writes it into docs/pytorch.md
+    torch_matrix.py [--newest N] [--record]
+                                      tries the newest N releases, or all from 2.6 on, and prints a table: how far each
+                                      came. It fails if tests/hosts/hosts.json says otherwise; --record writes that, and
+                                      the tables of the pages
     torch_matrix.py --prebuild FOLDER [--newest N]
                                       writes the shims for them, as a wheel carries them
     --libraries DIR                   where libgpupool.so and libgpupool_torch.so are, by default build/release
-
-A cell says how far it came:
-    compiled    against the release's headers
-    linked      libc10, libc10_cuda and the CUDA runtime of the release export every symbol
-    loaded      in a process with these three, it became PyTorch's allocator and answered there, on a CPU
-    ran         PyTorch itself used it, on a GPU
 
 Ends with 0 if all came as far as `loaded`, and with 77 if nothing could be fetched.
 """
@@ -31,16 +27,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import wheel_parts
-from wheel_parts import Unavailable
+from host_record import SKIPPED, Trial, Tried
+from wheel_parts import Unavailable, number
 
 ROOT = Path(__file__).resolve().parents[1]
 FRAMEWORKS = ROOT / "bindings/python/src/gpupool/frameworks"
 KEPT = ROOT / "build/pytorch"
-PAGE = ROOT / "docs/pytorch.md"
 OLDEST = (2, 6)
+STEPS = ("compiled", "linked", "loaded")
 COMPILER = os.environ.get("CXX", "g++")
-# On which release tests/gpu has run, and where.
-RAN = {"2.11": "H200"}
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 
 
@@ -66,13 +61,9 @@ def releases() -> list[str]:
             raise
         print(f"torch_matrix: {error}; what was fetched before is tried", file=sys.stderr)
     minors = {}
-    for version in sorted(found, key=_number):
-        minors[_number(version)[:2]] = version
+    for version in sorted(found, key=number):
+        minors[number(version)[:2]] = version
     return [minors[minor] for minor in sorted(minors, reverse=True) if minor >= OLDEST]
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 @dataclass(frozen=True)
@@ -107,18 +98,7 @@ class Release:
 
 def fetch(version: str) -> Release:
     """Raises Unavailable."""
-    folder = KEPT / version
-    if not folder.exists():
-        part = KEPT / f"{version}.{os.getpid()}"
-        try:
-            _fetch(version, part)
-            part.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another process was faster
-                raise
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    return Release(version, folder)
+    return Release(version, wheel_parts.kept(KEPT / version, lambda folder: _fetch(version, folder)))
 
 
 def _fetch(version: str, folder: Path) -> None:
@@ -127,29 +107,19 @@ def _fetch(version: str, folder: Path) -> None:
         return is_header or name.endswith(("csrc/api/include/torch/version.h", "dist-info/METADATA")) or name in (
             "torch/version.py", *LIBRARIES)
 
-    wheel_parts.extract(_wheel("torch", version), is_wanted, folder)
+    wheel_parts.extract(wheel_parts.wheel("torch", version), is_wanted, folder)
     if not all((folder / name).exists() for name in LIBRARIES):
         raise Unavailable(f"PyTorch {version} has no CUDA for {platform.machine()}")
     needs = next(folder.glob("*.dist-info/METADATA")).read_text()
     separate = re.search(r"^Requires-Dist: (nvidia-cuda-runtime-cu\d+) ?\(?==([\d.]+)", needs, flags=re.MULTILINE)
     toolkit = re.search(r"^Requires-Dist: cuda-toolkit\[.*?\]==(\d+\.\d+)\.", needs, flags=re.MULTILINE)
     if separate is not None:
-        url = _wheel(separate[1], separate[2])
+        url = wheel_parts.wheel(separate[1], separate[2])
     elif toolkit is not None:
-        url = _wheel("nvidia-cuda-runtime", f"{toolkit[1]}.")
+        url = wheel_parts.wheel("nvidia-cuda-runtime", f"{toolkit[1]}.")
     else:
         raise Unavailable(f"PyTorch {version} does not say which CUDA runtime it needs")
     wheel_parts.extract(url, lambda name: "/include/" in name or "libcudart.so" in name, folder)
-
-
-def _wheel(project: str, version: str) -> str:
-    """The address of a project's wheel for this machine, of the newest release that starts with this."""
-    start = re.escape(f"{project.replace('-', '_')}-{version}") + (r"\d+" if version.endswith(".") else "")
-    pattern = re.compile(rf"{start}-\w+-\w+-manylinux[\w.]*{platform.machine()}\.whl")
-    found = sorted(filter(pattern.fullmatch, wheel_parts.wheels(project)), key=lambda name: _number(name.split("-")[1]))
-    if not found:
-        raise Unavailable(f"there is no wheel of {project} {version}")
-    return wheel_parts.wheels(project)[found[-1]]
 
 
 # ---- what is tried
@@ -190,37 +160,33 @@ def load(release: Release, shim: Path, libraries: Path) -> str:
 
 
 def attempt(release: Release, libraries: Path, folder: Path) -> tuple[str, str]:
-    """How far it came, and what is wrong."""
+    """The last step that it came to, "" for none, and what is wrong."""
     build = builder()
     folder.mkdir(parents=True, exist_ok=True)
     shim = folder / "shim.so"
     try:
         compile_shim(release, shim, libraries, "-O0", "-Wl,--no-undefined", str(release.cudart))
     except build.ShimError as error:
-        return ("compiled" if "undefined reference" in str(error) else "failed"), str(error)
+        return ("compiled" if "undefined reference" in str(error) else ""), str(error)
     wrong = load(release, shim, libraries)
     if wrong:
         return "linked", wrong
     return "loaded", build.unknown(release.torch / "include").words()
 
 
-# ---- the table
-
-
-def table(rows: list[tuple[Release, str]]) -> str:
-    lines = ["| PyTorch | CUDA | the shim |", "|---|---|---|"]
-    steps = ["compiled", "linked", "loaded"]
-    for release, reached in rows:
-        done = steps[: steps.index(reached) + 1] if reached in steps else ["does not compile"]
-        where = RAN.get(release.version.rpartition(".")[0])
-        words = [*done, f"ran ({where})"] if where else done
-        lines.append(f"| {release.version} | {release.cuda_version} | {', '.join(words)} |")
-    return "\n".join(lines) + "\n"
-
-
-def write_page(text: str) -> None:
-    marked = re.compile(r"(<!-- pytorch releases -->\n).*?(<!-- end of releases -->)", re.DOTALL)
-    PAGE.write_text(marked.sub(lambda match: match[1] + text + match[2], PAGE.read_text()))
+def attempt_all(trial: Trial, newest: int | None, libraries: Path) -> None:
+    try:
+        found = [fetch(version) for version in releases()[:newest]]
+    except Unavailable as error:
+        trial.skip("torch", f"PyTorch's releases cannot be had here: {error}")
+        return
+    for release in found:
+        reached, wrong = attempt(release, libraries, KEPT / "tried" / release.version)
+        if reached:
+            how = ", ".join(STEPS[: STEPS.index(reached) + 1])
+            trial.came("torch", Tried(release.version, how, release.cuda_version), wrong)
+        if reached != "loaded":
+            trial.fail("torch", f"{release.version}: {wrong}")
 
 
 def prebuild(found: list[Release], folder: Path, libraries: Path, work: Path) -> None:
@@ -238,7 +204,7 @@ def prebuild(found: list[Release], folder: Path, libraries: Path, work: Path) ->
         shim.parent.mkdir(parents=True, exist_ok=True)
         compile_shim(release, shim, libraries, "-s", "-Wl,-rpath,$ORIGIN/..",
                      "-D__libc_single_threaded=gpupool_torch_one_thread", str(answer))
-        newest = max(map(_number, re.findall(r"\(GLIBC_([\d.]+)\)", _symbols(shim))))
+        newest = max(map(number, re.findall(r"\(GLIBC_([\d.]+)\)", _symbols(shim))))
         if newest > (2, 28):
             raise SystemExit(f"torch_matrix: {name} needs glibc {'.'.join(map(str, newest))}; wheels are for 2.28")
         wrong = load(release, shim, libraries)
@@ -255,29 +221,21 @@ def _symbols(path: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--newest", type=int)
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--prebuild", type=Path)
     parser.add_argument("--libraries", type=Path, default=ROOT / "build/release")
     arguments = parser.parse_args()
-    work = KEPT / "tried"
+    if arguments.prebuild is None:
+        trial = Trial()
+        attempt_all(trial, arguments.newest, arguments.libraries)
+        return trial.end(is_recorded=arguments.record)
     try:
         found = [fetch(version) for version in releases()[: arguments.newest]]
     except Unavailable as error:
         print(f"torch_matrix: PyTorch's releases cannot be had here: {error}; skipped")
-        return 77
-    if arguments.prebuild is not None:
-        prebuild(found, arguments.prebuild, arguments.libraries, work)
-        return 0
-    rows = []
-    for release in found:
-        reached, wrong = attempt(release, arguments.libraries, work / release.version)
-        print(f"{release.version}: {reached}{': ' * bool(wrong)}{wrong}", file=sys.stderr)
-        rows.append((release, reached))
-    text = table(rows)
-    if arguments.page:
-        write_page(text)
-    print(text, end="")
-    return 0 if all(reached == "loaded" for _, reached in rows) else 1
+        return SKIPPED
+    prebuild(found, arguments.prebuild, arguments.libraries, KEPT / "tried")
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ import functools
 import io
 import json
 import os
+import platform
 import re
+import shutil
 import ssl
 import subprocess
 import sys
@@ -88,6 +90,37 @@ def extract_sources(url: str, is_wanted: Callable[[str], bool], folder: Path) ->
                     path.write_bytes(archive.extractfile(each).read())
     except (OSError, tarfile.TarError) as error:
         raise Unavailable(f"{url.rsplit('/', 1)[-1]}: {error}") from error
+
+
+def kept(folder: Path, fetch: Callable[[Path], None]) -> Path:
+    """The folder, which fetch fills the first time. Raises Unavailable."""
+    if not folder.exists():
+        part = folder.with_name(f"{folder.name}.{os.getpid()}")
+        part.mkdir(parents=True)
+        try:
+            fetch(part)
+            part.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def wheel(project: str, version: str) -> str:
+    """The address of a project's wheel for this machine: of this version, or the newest one that starts with it if it
+    ends in a dot. Raises Unavailable."""
+    start = re.escape(f"{project.replace('-', '_')}-{version}") + (r"\d+" if version.endswith(".") else "")
+    pattern = re.compile(rf"{start}-[\w.]+-\w+-manylinux[\w.]*{platform.machine()}\.whl")
+    found = sorted(filter(pattern.fullmatch, wheels(project)), key=lambda name: number(name.split("-")[1]))
+    if not found:
+        raise Unavailable(f"there is no wheel of {project} {version} for this machine")
+    return wheels(project)[found[-1]]
 
 
 def wheels(project: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ run_cases.py [--list] [--record FILE] [CASE...]    all, if none is named; GPUPOO
 
 It prints what it measured, and ends with 1 if a case failed. A case whose framework or driver is not there says so, and
 is no failure. --record writes what programs came to into FILE, on top of what is in run.json here, of which
-tools/hosts_table.py makes the table in docs/run.md. Most cases take some 10 s, and no program more than a minute.
+tools/runs_table.py makes the table in docs/run.md. Most cases take some 10 s, and no program more than a minute.
 """
 
 import argparse

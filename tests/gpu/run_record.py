@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs came to under each means: run.json, of which tools/hosts_table.py makes the table in docs/run.md."""
+"""What programs came to under each means: run.json, of which tools/runs_table.py makes the table in docs/run.md."""
 
 import contextlib
 import json

@@ -26,4 +26,4 @@ def attempt(libraries: Path, work: Path) -> list[kit.Tried]:
     for source in (kit.ROOT / "tests/hosts/ggml.cpp", kit.ROOT / "examples/frameworks/ggml/weights.cpp"):
         kit.compile_program(source, work / source.stem, *options, libraries=libraries)
         kit.run(work / source.stem)
-    return [kit.Tried(".".join(VERSION.split(".")[:2]), "ran on CPU, 50 runs")]
+    return [kit.Tried(".".join(VERSION.split(".")[:2]), "ran on CPU (50 runs)")]

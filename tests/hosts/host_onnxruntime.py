@@ -35,4 +35,4 @@ def attempt(libraries: Path, work: Path) -> list[kit.Tried]:
     weights = int(re.search(r"(\d+) bytes", kit.run(work / "session", model, "Cpu"))[1])
     if weights < 4 * 4 * onnx_model.WIDTH**2:
         raise kit.Failed(f"the weights take only {weights} bytes of the pool")
-    return [kit.Tried(".".join(VERSION.split(".")[:2]), f"ran on CPU, {RUNS} runs")]
+    return [kit.Tried(".".join(VERSION.split(".")[:2]), f"ran on CPU ({RUNS} runs)")]

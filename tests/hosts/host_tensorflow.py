@@ -58,4 +58,4 @@ def attempt(libraries: Path, work: Path) -> list[kit.Tried]:
     part = steps(step="part")
     expect("TensorFlow accepts parts, of which this device has none", part["logical"] == 1, part)
     version = ".".join(VERSION.split(".")[:2])
-    return [kit.Tried(version, "growth under `gpupool run` on a stand-in for a GPU")]
+    return [kit.Tried(version, "ran on CPU, ran with a stand-in (growth, for the GPU)")]

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of hosts share: their packages, fetched once into build/hosts, a compiler, and what a row says."""
+"""What the tests of hosts share: their packages, fetched once into build/hosts, and a compiler."""
 
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+import host_record
 import wheel_parts
 from wheel_parts import Unavailable
 
+Tried = host_record.Tried
 KEPT = ROOT / "build/hosts"
 COMPILER = os.environ.get("CXX", "g++")
 
@@ -25,44 +25,17 @@ class Failed(Exception):
     """A host does not work with gpupool."""
 
 
-@dataclass(frozen=True)
-class Tried:
-    """How far one version of a host came: "compiled" against its headers, "loaded" beside its libraries, "ran on CPU" with
-    the host's own library and the simulated device, "ran with a stand-in" for the host."""
-
-    version: str
-    how: str
-
-
 def kept(name: str, fetch: Callable[[Path], None]) -> Path:
     """The folder of a package, which fetch fills the first time. Raises Unavailable."""
-    folder = KEPT / name
-    if not folder.exists():
-        part = KEPT / f"{name}.{os.getpid()}"
-        part.mkdir(parents=True)
-        try:
-            fetch(part)
-            part.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another process was faster
-                raise
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    return folder
+    return wheel_parts.kept(KEPT / name, fetch)
 
 
 def wheel(project: str, version: str, is_wanted: Callable[[str], bool] = lambda _: True) -> Path:
     """The wanted files of a wheel for this machine, of any release that starts with version if that ends in a dot."""
-
-    def fetch(folder: Path) -> None:
-        stem = re.escape(f"{project.replace('-', '_')}-{version}") + (r"\d+" if version.endswith(".") else "")
-        pattern = re.compile(rf"{stem}-(py3|py2\.py3|cp311|cp312)-\w+-manylinux[\w.]*{platform.machine()}\.whl")
-        found = sorted(filter(pattern.fullmatch, wheel_parts.wheels(project)))
-        if not found:
-            raise Unavailable(f"there is no wheel of {project} {version} for this machine")
-        wheel_parts.extract(wheel_parts.wheels(project)[found[0]], is_wanted, folder)
-
-    return kept(f"{project}-{version}", fetch)
+    return kept(
+        f"{project}-{version}",
+        lambda folder: wheel_parts.extract(wheel_parts.wheel(project, version), is_wanted, folder),
+    )
 
 
 def sdist(project: str, version: str, is_wanted: Callable[[str], bool]) -> Path:

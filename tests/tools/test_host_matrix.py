@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import host_matrix
+import host_record
 from host_matrix import Library, Unavailable
 
 PROGRAM = """
@@ -31,12 +32,14 @@ class Matrix(unittest.TestCase):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.folder / "release_one.py").write_text(PROGRAM)
         self.record = self.folder / "hosts.json"
-        self.record.write_text(json.dumps([{"name": "one", "tried": [
+        self.record.write_text(json.dumps([{"name": "one", "title": "One", "tried": [
             {"version": "0.9", "how": "ran on CPU"}, {"version": "3.0", "how": "ran on a GPU"}]}]))
         self.newest = "3.0.0"
-        for name, value in {"PROGRAMS": self.folder, "RECORD": self.record, "fetch": self.fetch,
-                            "LIBRARIES": (Library("one", "one", "1.0.0"),)}.items():
+        for name, value in {"PROGRAMS": self.folder, "fetch": self.fetch, "HOSTS": ("one",),
+                            "HAS": "import sys", "LIBRARIES": (Library("one", "one", "1.0.0"),)}.items():
             self.enterContext(unittest.mock.patch.object(host_matrix, name, value))
+        for name, value in {"RECORD": self.record, "PAGES": {}}.items():
+            self.enterContext(unittest.mock.patch.object(host_record, name, value))
 
     def fetch(self, library, version, folder, python):
         if self.newest is None:
@@ -46,11 +49,27 @@ class Matrix(unittest.TestCase):
 
     def run_it(self, *options):
         said = io.StringIO()
-        with contextlib.redirect_stdout(said), unittest.mock.patch.object(sys, "argv", ["host_matrix.py", *options]):
-            return host_matrix.main(), said.getvalue().splitlines()[2:]
+        with (contextlib.redirect_stdout(said), contextlib.redirect_stderr(said),
+              unittest.mock.patch.object(sys, "argv", ["host_matrix.py", *options])):
+            return host_matrix.main(), said.getvalue().splitlines()
 
     def test_a_cell_says_how_far_it_came(self):
-        self.assertEqual(self.run_it(), (0, ["| one | 1.0.0 | ran on CPU |  |", "| one | 3.0.0 | imported | no GPU |"]))
+        result, lines = self.run_it()
+        self.assertEqual((result, lines[:2]), (0, ["one 1.0: ran on CPU", "one 3.0: imported: no GPU"]))
+        self.assertEqual(
+            lines[-2:], ["| One  | 1.0     | -        | yes        |", "| One  | 3.0     | yes      | -          |"])
+
+    def test_another_outcome_than_the_record_has_fails(self):
+        self.record.write_text(self.record.read_text().replace("0.9", "1.0").replace("CPU", "CPU (50 runs)"))
+        result, lines = self.run_it()
+        self.assertEqual(result, 1)
+        self.assertIn("one: hosts.json says of 1.0 `ran on CPU (50 runs)`", "\n".join(lines))
+
+    def test_a_python_without_gpupool_tries_nothing(self):
+        with unittest.mock.patch.object(host_matrix, "HAS", "import no_such_module"):
+            result, lines = self.run_it()
+        self.assertEqual(result, 77)
+        self.assertIn("has no gpupool; skipped", lines[0])
 
     def test_one_that_does_not_work_fails(self):
         self.newest = "2.0.0"
@@ -62,7 +81,7 @@ class Matrix(unittest.TestCase):
         self.newest = None
         result, lines = self.run_it()
         self.assertEqual(result, 77)
-        self.assertEqual(lines, [f"| one | {name} | not tried | no network |" for name in ("1.0.0", "newest")])
+        self.assertEqual(lines[:2], [f"one: one {name}: no network; skipped" for name in ("1.0.0", "newest")])
 
     def test_the_record_keeps_what_ran_on_a_gpu(self):
         self.run_it("--record")
@@ -79,7 +98,7 @@ class Matrix(unittest.TestCase):
 
 class Reading(unittest.TestCase):
     def test_each_library_has_a_row_and_a_program(self):
-        rows = {host["name"] for host in json.loads(host_matrix.RECORD.read_text(encoding="utf-8"))}
+        rows = {host["name"] for host in host_record.read()}
         used = set()
         for library in host_matrix.LIBRARIES:
             self.assertIn(library.host, rows)

@@ -36,7 +36,7 @@ def matrix(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 def test_the_newest_releases_take_the_shim(capsys: pytest.CaptureFixture[str]) -> None:
     rows = matrix(capsys, "--newest", RELEASES).splitlines()[2:]
     assert len(rows) == int(RELEASES)
-    assert all("compiled, linked, loaded" in row for row in rows)
+    assert all(row.count("yes") == 3 for row in rows)
 
 
 def libtorch(folder: Path, output: Path, *options: str) -> subprocess.CompletedProcess[str]:
