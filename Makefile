@@ -2,7 +2,7 @@
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest ports
-.PHONY: bindings dist fuzz check format-check format tidy lint generate figures clean
+.PHONY: matrix bindings dist fuzz check format-check format tidy lint generate figures clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 # The checkers that tools/setup.sh installs here, in the versions that we write for.
@@ -22,6 +22,7 @@ help:
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library, the command, the examples and the tests, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for one of them"
+	@echo "make matrix     tries each PyTorch, library and host that gpupool works with: tens of minutes, gigabytes are fetched"
 	@echo "make ports      builds the library and the command for Windows and macOS, as far as compilers are here"
 	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words, messages, commits"
@@ -74,6 +75,11 @@ test-oldest: setup
 
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
+
+# The Python of its binding's tests has gpupool. tools/matrix.py --kept prints what came of it before.
+matrix: build
+	@python=build/bindings/python/venv/bin/python; [ -x $$python ] || python=python3; \
+	  python3 tools/matrix.py --python $$python
 
 ports:
 	@tools/check_ports.sh
