@@ -11,6 +11,7 @@ compgen -G "$packages/*.deb" >/dev/null || { echo "deb: no packages, skipped"; e
 mkdir system debs
 cp "$packages"/*.deb debs
 cp "$here/../../tests/install/consumer.c" "$here/../../tests/install/find_package/CMakeLists.txt" .
+cp -r "$here/../../tests/install/headers.sh" "$here/../../tests/hosts/stand_ins" .
 sed -i 's|\.\./consumer.c|consumer.c|' CMakeLists.txt
 cat >inside.sh <<'EOF'
 set -eu
@@ -23,7 +24,9 @@ cmake --build build >>cmake.log || { cat cmake.log; exit 1; }
 build/consumer
 cc consumer.c $(pkg-config --cflags --libs gpupool) -o consumer
 ./consumer
-echo '#include <gpupool/plug.hpp>' | c++ -std=c++17 -fsyntax-only -x c++ -
+./headers.sh /usr/include stand_ins "$fetched" >headers.log || { cat headers.log; exit 1; }
+# What was left out, and why.
+grep skipped headers.log || true
 # Systems of containers leave manual pages out, whoever brings them.
 if man -w ls >/dev/null 2>&1; then
   man -P cat gpupool-replay | grep -q find-cap
@@ -43,9 +46,10 @@ if ! clean unshare "${as_root[@]}" --mount bash -euc "$overlay" 2>refusal; then
   echo "deb: built, and not tried, since nothing can be mounted here: $(tail -n 1 refusal)"
   exit 0
 fi
-clean unshare "${as_root[@]}" --mount bash -euc "$overlay"'
+fetched=$(realpath -m "$here/../../build/hosts")
+clean fetched="$fetched" unshare "${as_root[@]}" --mount bash -euc "$overlay"'
   mount --rbind /dev system/root/dev
   mount -t proc proc system/root/proc 2>/dev/null || mount --rbind /proc system/root/proc
   mkdir system/root/tmp/try
-  cp -r debs inside.sh consumer.c CMakeLists.txt system/root/tmp/try
+  cp -r debs inside.sh consumer.c CMakeLists.txt headers.sh stand_ins system/root/tmp/try
   chroot system/root bash /tmp/try/inside.sh'

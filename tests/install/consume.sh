@@ -19,8 +19,6 @@ install_and_move() {
   for file in "$source"/include/gpupool/*; do
     cmp -s "$file" "$work/prefix/include/gpupool/${file##*/}" || { echo "not installed: ${file##*/}"; exit 1; }
   done
-  # The headers for other libraries include it, and need theirs besides.
-  echo '#include <gpupool/plug.hpp>' | "${CXX:-c++}" -std=c++17 -fsyntax-only -I "$work/prefix/include" -x c++ -
   if [ -x "$build/gpupool" ]; then
     "$work/prefix/bin/gpupool" info >"$work/info.log" || { echo "the installed command does not run"; exit 1; }
     for file in man/man1/gpupool.1 man/man1/gpupool-replay.1 bash-completion/completions/gpupool \
@@ -57,6 +55,7 @@ case $way in
     # shellcheck disable=SC2046
     "${CC:-cc}" "$here/consumer.c" $(pkg-config --cflags --libs gpupool) -o "$work/consumer"
     LD_LIBRARY_PATH=$(pkg-config --variable=libdir gpupool) "$work/consumer"
+    "$here/headers.sh" "$work/prefix/include" "$source/tests/hosts/stand_ins" "$source/build/hosts"
     ;;
   add_subdirectory)
     # FetchContent adds it in the same way, and to compile the library once more takes minutes.
