@@ -76,10 +76,10 @@ test-oldest: setup
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
 
-# The Python of its binding's tests has gpupool. tools/matrix.py --kept prints what came of it before.
+# The Python of its binding's tests has gpupool. What cannot be had is said, and is no failure.
 matrix: build
 	@python=build/bindings/python/venv/bin/python; [ -x $$python ] || python=python3; \
-	  python3 tools/matrix.py --python $$python
+	  python3 tools/matrix.py --python $$python || [ $$? = 77 ]
 
 ports:
 	@tools/check_ports.sh
