@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The least that must work on every system: smoke [data]. With "data", blocks are written to and read, which
- * needs a simulated device with data, which there is not on Windows; else GPUPOOL_SIM=data=0 is in the environment. */
+ * needs a simulated device with data, which there is not on Windows; else GPUPOOL_SIM=data=0 is in the
+ * environment. */
 #include <stdio.h>
 #include <string.h>
 
