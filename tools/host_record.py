@@ -58,7 +58,7 @@ def _minor(version: str) -> str:
 def put(host: dict, tried: Iterable[Tried], replaced: Iterable[str] = ()) -> None:
     """In place of what is kept of these versions, 2.15.1 for 2.15.0, and of all that came just as far as replaced says,
     but for what ran on a GPU."""
-    tried = list(tried)
+    tried = list({each.version: each for each in tried}.values())  # two tools may try the same
     minors = {_minor(each.version) for each in tried}
     others = [each for each in kept(host)
               if each.how.startswith(GPU) or not (_minor(each.version) in minors or each.how in replaced)]

@@ -50,7 +50,8 @@ class Record(unittest.TestCase):
         for test in (ROOT / "tests/hosts").glob("host_*.py"):
             name = test.stem.removeprefix("host_")
             self.assertIn(name, names)
-            self.assertTrue(any((ROOT / "examples/frameworks" / name).iterdir()), name)
+            if name not in ("jax", "tensorflow"):  # they have no hook: docs/run.md has what there is
+                self.assertTrue(any((ROOT / "examples/frameworks" / name).iterdir()), name)
 
 
 class Tables(unittest.TestCase):
