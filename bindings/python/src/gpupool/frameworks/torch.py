@@ -11,7 +11,8 @@
 
 After install, torch.cuda's own functions report gpupool: memory_allocated, memory_stats, memory_summary,
 memory_snapshot, empty_cache, set_per_process_memory_fraction. A shortage raises torch.OutOfMemoryError, which says
-where the memory is. docs/pytorch.md has the details.
+where the memory is; without a compiler or a shim for this PyTorch, a RuntimeError with the same text. docs/pytorch.md
+has the details.
 """
 
 from __future__ import annotations
