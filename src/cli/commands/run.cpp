@@ -195,7 +195,7 @@ Command add_run(CLI::App& app) {
                    "Let the driver's pools keep what cudaFreeAsync frees, instead of giving it back");
   command
       .add_option("--share", options.group,
-                  "Take only what this group of processes leaves over, or with --keep, keep only that")
+                  "Take, or with --keep keep, only what this group of processes leaves over")
       ->option_text("GROUP");
   command.add_flag("--hooks", options.hooks,
                    "Count and cap what the driver itself gives, by any call that takes memory");
