@@ -119,7 +119,8 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """)
         self.assertGreater(events.lost, 1000)
-        self.assertEqual(events.calls() + events.count[Events.MARK] + events.lost, WARM + 8 * (2 * 40000 + 400))
+        found, made = events.calls() + events.count[Events.MARK] + events.lost, WARM + 8 * (2 * 40000 + 400)
+        self.assertIn(found - made, range(9))  # a chunk that the threads together need is an event too, and may be lost
 
     def test_recording_goes_on_once_there_is_room(self):
         """Not behind a gap as long as what was lost, which would take the room again."""
