@@ -40,6 +40,7 @@ constexpr std::string_view kNames[] = {
     "GPUPOOL_RUN_CAP",
     "GPUPOOL_RUN_KEEP",
     "GPUPOOL_RUN_SHARE",
+    "GPUPOOL_RUN_SHARE_LIMIT",
     "GPUPOOL_SAMPLE",
     "GPUPOOL_SHARE",
     "GPUPOOL_SHARE_DIR",

@@ -30,7 +30,7 @@ class Forms(unittest.TestCase):
 
     def test_they_name_commands_that_exist(self):
         sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/cli").rglob("*.cpp"))
-        commands = set(re.findall(r'add_subcommand\(\s*"([a-z]+)"', sources))
+        commands = set(re.findall(r'(?:add_subcommand\(|new_command<\w+>\(app,)\s*"([a-z]+)"', sources))
         self.assertIn("replay", commands)
         for path in FORMS:
             named = set(re.findall(r"(?:`|label: )gpupool ([a-z]+)", path.read_text(encoding="utf-8")))
