@@ -39,6 +39,12 @@ class ThreadsTest(AuditTest):
         """Eight, of which what one keeps is no room for the others: one growth for each thread, not for each pool."""
         self.assertLessEqual(self.peak_with("own"), CAP + 16 * 32 * MIB)
 
+    def test_pools_end_while_others_are_refused(self):
+        """A refusal has all pools give up what they keep, though their users may destroy them at any time."""
+        program = self.compile("pool_ends.c")
+        code, _, err = self.hooked(["--cap", "48MiB"], program, TURNS)
+        self.assertEqual(code, 0, err)
+
     def peak_with(self, pools):
         program = self.compile("churn.c")
         code, out, err = self.hooked(["--cap", "48MiB"], program, TURNS // 4, pools)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frameworks/audit/pool_list.hpp"
 
+#include <sched.h>
+
 #include <mutex>
 
 namespace gpupool::audit {
@@ -24,6 +26,11 @@ Pool* PoolList::add(CUmemoryPool handle, int device) noexcept {
     return &pool;
   }
   return nullptr;
+}
+
+void PoolList::forget(Pool& pool) noexcept {
+  pool.handle = nullptr;
+  while (pool.holds != 0) (void)sched_yield();
 }
 
 }  // namespace gpupool::audit

@@ -16,7 +16,27 @@ namespace gpupool::audit {
 struct Pool {
   std::atomic<CUmemoryPool> handle;  // null: no pool, or one that is destroyed and still has memory out
   std::atomic<int> device;
+  std::atomic<int> holds;
   Pooled pooled;
+};
+
+/// While the driver is asked about a pool that its user may destroy at any time: that waits.
+class PoolHold {
+ public:
+  explicit PoolHold(Pool& pool) noexcept : pool_(pool) {
+    ++pool.holds;
+    handle_ = pool.handle;
+  }
+  ~PoolHold() { --pool_.holds; }
+  PoolHold(const PoolHold&) = delete;
+  PoolHold& operator=(const PoolHold&) = delete;
+
+  /// Null: it is gone.
+  CUmemoryPool handle() const noexcept { return handle_; }
+
+ private:
+  Pool& pool_;
+  CUmemoryPool handle_;
 };
 
 /// Valid as zeros. Pools stay at their places, so to find one takes no lock.
@@ -27,8 +47,9 @@ class PoolList {
   Pool* find(CUmemoryPool handle) noexcept;
   /// The one that is there, or a new one; null: there are too many.
   Pool* add(CUmemoryPool handle, int device) noexcept;
-  /// Before the driver destroys it, and can give the handle again. `end` follows, or `restore` if it refuses.
-  void forget(Pool& pool) noexcept { pool.handle = nullptr; }
+  /// Before the driver destroys it, and can give the handle again: once nobody holds it. `end` follows, or
+  /// `restore` if the driver refuses.
+  void forget(Pool& pool) noexcept;
   void restore(Pool& pool, CUmemoryPool handle) noexcept { pool.handle = handle; }
 
   uint8_t number_of(const Pool& pool) const noexcept { return static_cast<uint8_t>(&pool - pools_.data()); }
@@ -37,9 +58,11 @@ class PoolList {
   template <typename Function>
   void for_each_of(int device, Function function) noexcept {
     const size_t end = end_;
-    for (size_t at = 0; at < end; ++at)
-      if (const CUmemoryPool handle = pools_[at].handle; handle != nullptr && pools_[at].device == device)
-        function(pools_[at], handle);
+    for (size_t at = 0; at < end; ++at) {
+      if (pools_[at].handle == nullptr || pools_[at].device != device) continue;
+      const PoolHold hold(pools_[at]);
+      if (hold.handle() != nullptr && pools_[at].device == device) function(pools_[at], hold.handle());
+    }
   }
 
  private:
