@@ -195,9 +195,9 @@ class SelfTest {
 
   Verdict keep_guarantee() {
     // What is given counts, not how soon: on a busy machine a neighbour may answer too late the first time.
-    const auto takes_all = [&] { return holder().take(7 * part_).has_given(); };
-    if (!takes_all() && !takes_all() && !takes_all())
-      return {false, fmt::format("{} that nobody has are not given", format_bytes(7 * part_))};
+    bool has_all = false;
+    for (int tries = 0; !has_all && tries < 3; ++tries) has_all = holder().take(7 * part_).has_given();
+    if (!has_all) return {false, fmt::format("{} that nobody has are not given", format_bytes(7 * part_))};
     const Answer own = members_[2].take(part_);
     return {own.has_given(),
             fmt::format("{} of guaranteed memory, with all else taken, {} in {:.1f} ms", format_bytes(part_),
