@@ -142,6 +142,21 @@ class Beside(GroupTest):
         self.assertEqual(other("get(56), get(44), [bytes // MIB for bytes in info()]"), (2, 0, [4, 64]))
         self.assertEqual(stranger("[bytes // MIB for bytes in info()]"), [0, 16])
 
+    def test_nvml_tells_of_the_group(self):
+        """The parts are the whole, without what the system keeps for itself."""
+        program = PRELUDE + """
+nvml, handle = ctypes.CDLL(os.environ["GPUPOOL_LIBNVML"]), c_void_p()
+assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(handle)) == 0
+class Memory(ctypes.Structure):
+    _fields_ = [("version", c_uint), *((name, c_ulonglong) for name in ("total", "reserved", "free", "used"))]
+memory = Memory(ctypes.sizeof(Memory) | 2 << 24)
+take(3 * MIB)
+assert nvml.nvmlDeviceGetMemoryInfo_v2(handle, byref(memory)) == 0
+print(*(n // MIB for n in (memory.total, memory.reserved, memory.free, memory.used)))
+"""
+        code, out, err = self.hooked(["--share", "team"], sys.executable, "-c", program)
+        self.assertEqual((code, out.strip()), (0, "64 0 61 3"), err)
+
     def test_a_limit_that_is_changed_holds_at_once(self):
         stranger = self.stranger()
         self.assertEqual(stranger("get(40)"), 0)

@@ -121,7 +121,7 @@ int hook::nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) noe
 /// What the system keeps for itself is not of the cap, so that the parts are still the whole.
 int hook::nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) noexcept {
   const int result = answer(real.nvmlDeviceGetMemoryInfo_v2(device, memory), device, memory);
-  if (result == kNvmlSuccess && cap != UINT64_MAX) memory->reserved = 0;
+  if (result == kNvmlSuccess && is_limited()) memory->reserved = 0;
   return result;
 }
 
