@@ -194,6 +194,29 @@ TEST_P(Turns, TakeEachOthersPiecesWhereTheyAre) {
   pool.validate();
 }
 
+/// Each block is used on the next stream too, which passes its event by the next malloc.
+TEST_P(Turns, NeedNoWaitForBlocksThatTwoOfThemUse) {
+  configure_device(kDevice, kAddressesOnly);
+  gpupool_config_t config = sim_config(kDevice);
+  config.limit_bytes = 2 * kGiB;
+  PoolUnderTest pool(config);
+  uint32_t turn = 0;
+  const auto period = [&] {
+    for (int i = 0; i < 100; ++i, ++turn) {
+      const gpupool_stream_t stream = 11 + turn % GetParam();
+      const gpupool_ptr_t block = pool.malloc(kGiB, stream);
+      pool.record_stream(block, 11 + (turn + 1) % GetParam());
+      pool.free(block, stream);
+      ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, kMillisecond / 2)));
+    }
+  };
+  for (int i = 0; i < kPeriods; ++i) period();
+  const gpupool_stats_t before = pool.stats();
+  for (int i = 0; i < kPeriods; ++i) period();
+  EXPECT_EQ(driver_calls(pool.stats()), driver_calls(before));
+  pool.validate();
+}
+
 /// First in, first out, with sizes from 3 MB to 3 GB: the more room a limit leaves, the sooner it rests.
 class FirstInFirstOut : public testing::TestWithParam<uint64_t> {};
 

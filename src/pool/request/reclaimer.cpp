@@ -91,7 +91,7 @@ size_t Reclaimer::settle_pending(bool all) {
       const std::lock_guard lock(owner.lock);
       owner.counters.remove_pending(group_of(block.size), block.requested(), block.size);
     }
-    settle(block);
+    settle_passed(block);
   });
 }
 
@@ -223,16 +223,31 @@ void Reclaimer::bound_unattributed(PoolLock& lock) {
 }
 
 void Reclaimer::free_to_heap(Range& block) noexcept {
+  StreamState& state = heap_of(block).state();
+  state.uncovered += block.size;
+  free_to_heap(block, state.order.stamp());
+}
+
+void Reclaimer::free_to_heap(Range& block, uint64_t epoch) noexcept {
   if (pool_.gate.is_alone(block.address)) return sleep_->take(block);
-  StreamHeap& heap = heap_of(block);
-  heap.state().uncovered += block.size;
-  heap.free(&block, heap.state().order.stamp());
+  heap_of(block).free(&block, epoch);
+}
+
+/// Whether exports or debug modes hold back a block that was freed.
+bool Reclaimer::hold_back(Range& block) noexcept {
+  ++settled_;
+  if (exports_.keep(block)) return true;
+  if (debug_ != nullptr) debug_->take(block);
+  return debug_ != nullptr;
 }
 
 void Reclaimer::settle(Range& block) noexcept {
-  ++settled_;
-  if (exports_.keep(block)) return;
-  debug_ != nullptr ? debug_->take(block) : free_to_heap(block);
+  if (!hold_back(block)) free_to_heap(block);
+}
+
+/// What its own stream has queued since the free cannot use the block.
+void Reclaimer::settle_passed(Range& block) noexcept {
+  if (!hold_back(block)) free_to_heap(block, heap_of(block).state().order.last_stamp());
 }
 
 void Reclaimer::free_all_to_heap(Range* first) noexcept {

@@ -99,6 +99,9 @@ class Reclaimer : NoCopy {
   Status wait_for_events(PoolLock& lock, size_t& waits, bool& is_covered);
   Status wait_for_uncovered(PoolLock& lock, Extent extent, size_t& waits);
   Status wait_for_context(PoolLock& lock, uint64_t context, std::span<OpenEpoch> open, size_t& waits);
+  void free_to_heap(Range& block, uint64_t epoch) noexcept;
+  bool hold_back(Range& block) noexcept;
+  void settle_passed(Range& block) noexcept;
   template <typename Take>
   size_t drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take, size_t most = kAll);
 

@@ -89,6 +89,7 @@ Status SlowFree::free(Address address, StreamUser user) {
     const std::lock_guard owner_lock(owner.lock);
     owner.counters.add_pending(group_of(bytes), block->requested(), bytes);
     block->become(State::pending);
+    home.uncovered += bytes;
   } else {
     reclaimer_.settle(*block);
   }

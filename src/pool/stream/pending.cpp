@@ -56,7 +56,8 @@ void Pending::pass(Range& block) noexcept {
 // ---- waiting
 
 bool Pending::add(Range& block) noexcept {
-  const StreamState* home = &heap_of(block).state();
+  StreamState* home = &heap_of(block).state();
+  (void)home->order.stamp();  // so that an event covers what it has queued for the block
   bool by_any = false;
   for (BlockUse* use = block.uses(); use != nullptr; use = use->next) {
     by_any = by_any || use->state == nullptr;

@@ -36,6 +36,8 @@ class StreamOrder : NoCopy {
     stamped_ = epoch;
     return epoch;
   }
+  /// The latest epoch that anything was stamped with.
+  uint64_t last_stamp() const noexcept { return stamped_; }
 
   /// Whether the GPU has passed an epoch, as far as events tell. If none covers it, the stream's user will
   /// leave one at the next occasion.
@@ -131,7 +133,7 @@ class StreamOrder : NoCopy {
   bool retired_ = false;
   uint32_t credit_ = 0;
   uint64_t open_ = 1;
-  uint64_t stamped_ = 0;  // the latest epoch that something was stamped with
+  uint64_t stamped_ = 0;  // see last_stamp()
   uint64_t passed_ = 0;
   uint64_t passed_ns_ = 0;                  // the GPU has done all that was queued by then
   uint64_t asked_ = 0;                      // the last round in which it asked
