@@ -61,8 +61,9 @@ class Governor {
     if (in_place_.is_overspent()) apart_in_place_until_ = now + policy::kApartNs;
   }
 
-  void moved_within(uint64_t bytes, uint64_t nanoseconds, uint64_t now) noexcept {
+  void moved_within(uint64_t bytes, uint64_t nanoseconds, uint64_t held, uint64_t now) noexcept {
     expire(now);
+    within_.set_burst(held <= policy::kSmallPool ? policy::kBurstBetweenNs : policy::kBurstWithinNs);
     within_.spend(nanoseconds, now);
     if (within_.is_overspent()) credit_ += bytes / policy::kCreditParts;
   }

@@ -72,7 +72,8 @@ inline constexpr uint64_t kSeldomEventBytes = 64 * kMiB;
 /// in this many.
 inline constexpr uint64_t kTimeParts = 1000;
 /// Time that may be overspent before the pool pays with memory: that of a few moves, and of a pool's warm-up.
-/// Between streams it grows by a nanosecond for so many bytes that the pool holds beyond the first of them.
+/// Between streams it grows by a nanosecond for so many bytes that the pool holds beyond the first of them. A
+/// small pool has no more within a stream than between streams: it has little to arrange.
 inline constexpr uint64_t kBurstBetweenNs = 500'000;
 inline constexpr uint64_t kBurstFirstBytes = kGiB;
 inline constexpr uint64_t kBurstBytesPerNs = 100;

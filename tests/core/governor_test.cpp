@@ -96,20 +96,28 @@ TEST(Governor, StreamsOfALargePoolMayMoveMore) {
   EXPECT_TRUE(small.keeps_apart(0)) << "the first bytes count for nothing";
 }
 
+constexpr uint64_t kLargePool = 2 * policy::kSmallPool;
+
 TEST(Governor, OnlyWhatIsOverspentEarnsCredit) {
   Governor governor;
-  governor.moved_within(64 * kMiB, policy::kBurstWithinNs / 2, 0);
+  governor.moved_within(64 * kMiB, policy::kBurstWithinNs / 2, kLargePool, 0);
   EXPECT_FALSE(governor.affords(kUnit, 0));
-  governor.moved_within(64 * kMiB, policy::kBurstWithinNs, 0);
+  governor.moved_within(64 * kMiB, policy::kBurstWithinNs, kLargePool, 0);
   EXPECT_TRUE(governor.affords(64 * kMiB / policy::kCreditParts, 0));
   EXPECT_FALSE(governor.affords(64 * kMiB / policy::kCreditParts + 1, 0));
   governor.created(64 * kMiB);
   EXPECT_FALSE(governor.affords(kUnit, 0));
 }
 
+TEST(Governor, ASmallPoolEarnsCreditSooner) {
+  Governor governor;
+  governor.moved_within(64 * kMiB, policy::kBurstBetweenNs, policy::kSmallPool, 0);
+  EXPECT_TRUE(governor.affords(kUnit, 0));
+}
+
 TEST(Governor, CreditExpiresByHalves) {
   Governor governor;
-  governor.moved_within(64 * kMiB * policy::kCreditParts, 2 * policy::kBurstWithinNs, 0);
+  governor.moved_within(64 * kMiB * policy::kCreditParts, 2 * policy::kBurstWithinNs, kLargePool, 0);
   EXPECT_FALSE(governor.affords(32 * kMiB + 1, policy::kHalfLifeNs));
   EXPECT_TRUE(governor.affords(32 * kMiB, policy::kHalfLifeNs));
   EXPECT_FALSE(governor.affords(kUnit, 100 * policy::kHalfLifeNs));
