@@ -52,6 +52,7 @@ void AddressMap::prepare(Address address) {
 }
 
 void AddressMap::insert(Range* block) noexcept {
+  ++blocks_;
   Leaf* leaf = root_->leaves[block->address >> kLeafShift].load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
@@ -72,6 +73,7 @@ void AddressMap::insert(Range* block) noexcept {
 }
 
 void AddressMap::erase(const Range* block) noexcept {
+  --blocks_;
   std::atomic<Leaf*>& root = root_->leaves[block->address >> kLeafShift];
   Leaf* leaf = root.load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);

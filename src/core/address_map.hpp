@@ -55,6 +55,7 @@ class AddressMap : NoCopy {
   /// The block with the greatest start that is at most `address`, or null. Writer's side only.
   Range* find_at_or_before(Address address) const noexcept;
 
+  size_t blocks() const noexcept { return blocks_; }
   uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -104,6 +105,7 @@ class AddressMap : NoCopy {
   Record* pop_spare(Record*& spare, std::vector<Zeroed<Record>>& all);
 
   uint64_t bytes_ = 0;
+  size_t blocks_ = 0;
   Zeroed<Root> root_;
   std::vector<Zeroed<Leaf>> leaves_;
   std::vector<Zeroed<Table>> tables_;
