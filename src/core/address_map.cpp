@@ -15,7 +15,7 @@ AddressMap::~AddressMap() = default;
 template <typename Record>
 AddressMap::Zeroed<Record> AddressMap::make() {
   static_assert(std::is_trivially_destructible_v<Record>);  // and empty where all bits are 0
-  Zeroed<Record> record(static_cast<Record*>(std::calloc(1, sizeof(Record))));
+  Zeroed<Record> record(static_cast<Record*>(get_zeros(sizeof(Record))));
   if (record == nullptr) throw std::bad_alloc();
   bytes_ += sizeof(Record);
   return record;
