@@ -15,7 +15,7 @@ AddressMap::~AddressMap() = default;
 template <typename Record>
 AddressMap::Zeroed<Record> AddressMap::make() {
   static_assert(std::is_trivially_destructible_v<Record>);  // and empty where all bits are 0
-  Zeroed<Record> record(static_cast<Record*>(std::calloc(1, sizeof(Record))));
+  Zeroed<Record> record(static_cast<Record*>(get_zeros(sizeof(Record))));
   if (record == nullptr) throw std::bad_alloc();
   bytes_ += sizeof(Record);
   return record;
@@ -52,6 +52,7 @@ void AddressMap::prepare(Address address) {
 }
 
 void AddressMap::insert(Range* block) noexcept {
+  ++blocks_;
   Leaf* leaf = root_->leaves[block->address >> kLeafShift].load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
@@ -72,6 +73,7 @@ void AddressMap::insert(Range* block) noexcept {
 }
 
 void AddressMap::erase(const Range* block) noexcept {
+  --blocks_;
   std::atomic<Leaf*>& root = root_->leaves[block->address >> kLeafShift];
   Leaf* leaf = root.load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);

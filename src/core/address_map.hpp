@@ -5,12 +5,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "base/no_copy.hpp"
+#include "base/zeros.hpp"
 #include "core/bitmap.hpp"
 #include "core/range.hpp"
 
@@ -55,6 +55,7 @@ class AddressMap : NoCopy {
   /// The block with the greatest start that is at most `address`, or null. Writer's side only.
   Range* find_at_or_before(Address address) const noexcept;
 
+  size_t blocks() const noexcept { return blocks_; }
   uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -92,18 +93,20 @@ class AddressMap : NoCopy {
   static Range* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
   static Range* last_in(const Leaf& leaf, size_t unit, size_t slot) noexcept;
 
-  /// From calloc: the system's pages come when they are first touched, and of a root or a leaf few ever are.
-  struct Free {
-    void operator()(void* memory) const noexcept { std::free(memory); }
+  /// Of a root or a leaf few pages are ever touched.
+  template <typename Record>
+  struct Release {
+    void operator()(Record* record) const noexcept { release_zeros(record, sizeof(Record)); }
   };
   template <typename Record>
-  using Zeroed = std::unique_ptr<Record, Free>;
+  using Zeroed = std::unique_ptr<Record, Release<Record>>;
   template <typename Record>
   Zeroed<Record> make();
   template <typename Record>
   Record* pop_spare(Record*& spare, std::vector<Zeroed<Record>>& all);
 
   uint64_t bytes_ = 0;
+  size_t blocks_ = 0;
   Zeroed<Root> root_;
   std::vector<Zeroed<Leaf>> leaves_;
   std::vector<Zeroed<Table>> tables_;

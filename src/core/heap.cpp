@@ -38,8 +38,8 @@ Range* Heap::isolate(Range* range, Address address, uint64_t size) noexcept {
   return range;
 }
 
-/// Makes a range a hole or bare, merged with neighbours of the same state, and indexes it.
-void Heap::make_free(Range* block, State state) noexcept {
+/// Makes a range a hole or bare, merged with neighbours of the same state, and indexes it. Returns the whole.
+Range* Heap::make_free(Range* block, State state) noexcept {
   FreeIndex& index = index_of_state(state);
   Range* prev = block->prev;
   Range* next = block->next;
@@ -53,14 +53,17 @@ void Heap::make_free(Range* block, State state) noexcept {
     }
     unlink(block);
     index.resize(prev, prev->address, end - prev->address);
-  } else if (joins_next) {
+    return prev;
+  }
+  if (joins_next) {
     const Address address = block->address;
     unlink(block);
     index.resize(next, address, next->end() - address);
-  } else {
-    block->set(Tag::of(state));
-    index.insert(block);
+    return next;
   }
+  block->set(Tag::of(state));
+  index.insert(block);
+  return block;
 }
 
 // ---- blocks
@@ -82,7 +85,8 @@ Range* Heap::allocate(uint64_t size, uint64_t alignment, bool exhaustive) {
   return block;
 }
 
-void Heap::free(Range* block, uint64_t epoch) noexcept {
+/// A block leaves the address map and the chunks that it touches.
+void Heap::unregister(const Range* block, uint64_t epoch) noexcept {
   space_.map.erase(block);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
@@ -90,7 +94,26 @@ void Heap::free(Range* block, uint64_t epoch) noexcept {
     chunk->serial = space_.next_serial();
     unclaim_chunk(chunk);
   });
+}
+
+void Heap::free(Range* block, uint64_t epoch) noexcept {
+  unregister(block, epoch);
   make_free(block, State::hole);
+}
+
+Range* Heap::free_listed(Range* block, uint64_t epoch) noexcept {
+  unregister(block, epoch);
+  Range* record = space_.store.get();
+  record->address = block->address;
+  record->size = block->size;
+  record->heap = this;
+  record->region = block->region;
+  record->prev = block->prev;
+  record->next = block->next;
+  (record->prev != nullptr ? record->prev->next : record->region->first) = record;
+  if (record->next != nullptr) record->next->prev = record;
+  block->set(Tag::of(State::unused));
+  return make_free(record, State::hole);
 }
 
 // ---- memory

@@ -50,6 +50,11 @@ class Heap : NoCopy {
   /// Never allocates.
   void free(Range* block, uint64_t epoch) noexcept;
 
+  /// The same for a block in the middle of a list: its record stays there, unused, until whoever comes to it
+  /// recycles it. Returns the hole. Needs a spare record; if the range before is a hole of the heap, it gives
+  /// one back.
+  Range* free_listed(Range* block, uint64_t epoch) noexcept;
+
   // ---- memory
 
   /// Adds an empty region of addresses: one bare range.
@@ -164,7 +169,8 @@ class Heap : NoCopy {
   static void for_free_chunks(const Window& window, Visit visit) noexcept;
   Range* cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept;
   void unlink(Range* block) noexcept;
-  void make_free(Range* block, State state) noexcept;
+  void unregister(const Range* block, uint64_t epoch) noexcept;
+  Range* make_free(Range* block, State state) noexcept;
   FreeIndex& index_of_state(State state) noexcept { return state == State::hole ? holes_ : bare_; }
   Range* range_around(const Region& region, Address address) const noexcept;
   Range* isolate(Range* range, Address address, uint64_t size) noexcept;

@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <new>
+#include <vector>
 
+#include "base/reserve.hpp"
 #include "core/bitmap.hpp"
 #include "core/range.hpp"
 
@@ -67,6 +70,29 @@ class alignas(64) QuickBins {
     return taken;
   }
 
+  /// Moves all stacks of small blocks to a shelf, where no malloc looks: a small block of this lane that is
+  /// freed is then there. False if it is full.
+  bool shelve() noexcept {
+    if (small_stacks_ == 0) return true;
+    if (shelf_.size() + small_stacks_ > kMostShelved) return false;
+    try {
+      reserve_more(shelf_, small_stacks_);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    for (size_t slot = filled_.first_from(0); slot < kSmallSlots; slot = filled_.first_from(slot)) {
+      if (tops_[slot] != nullptr) shelf_.push_back(tops_[slot]);
+      tops_[slot] = nullptr;
+      unmark(slot);
+    }
+    return true;
+  }
+  /// One record of the shelf, or null.
+  Range* pop_shelved() noexcept {
+    size_t most = 1;
+    return drain_shelf(most, nullptr);
+  }
+
   /// The thread is active, though it found nothing here.
   void touch(SizeGroup group) noexcept { touched_[at(group)] = true; }
   /// Whether a block was taken from here, or would have been, since rest().
@@ -74,16 +100,19 @@ class alignas(64) QuickBins {
   void rest() noexcept { touched_ = {}; }
 
   /// For use after a drain. May say no if blocks have been popped since.
-  bool empty() const noexcept { return filled_.first_from(0) == filled_.kNone && loose_ == nullptr; }
+  bool empty() const noexcept {
+    return filled_.first_from(0) == filled_.kNone && loose_ == nullptr && shelf_.empty();
+  }
 
   /// Takes up to `most` blocks of a group, which it counts down, and puts them in front of the list `taken`.
+  /// Among those from the shelf are records that Heap::free_listed left there.
   Range* drain(SizeGroup group, size_t& most, Range* taken = nullptr) noexcept {
     if (group == SizeGroup::large) return drain_slots(kSmallSlots, kSlots, most, drain_loose(most, taken));
     if (small_stacks_ > kFewStacks) misses_ = 0;
-    return drain_slots(0, kSmallSlots, most, taken);
+    return drain_slots(0, kSmallSlots, most, drain_shelf(most, taken));
   }
 
-  /// Calls visit(block) for everything, until it returns false. The large ones come first.
+  /// Calls visit(block) for every block, until it returns false. The large ones come first.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Range* block = loose_; block != nullptr; block = block->link) {
@@ -97,7 +126,12 @@ class alignas(64) QuickBins {
       }
       return true;
     };
-    if (visit_slots(kSmallSlots, kSlots)) (void)visit_slots(0, kSmallSlots);
+    if (!visit_slots(kSmallSlots, kSlots) || !visit_slots(0, kSmallSlots)) return;
+    for (const Range* top : shelf_) {
+      for (const Range* block = top; block != nullptr; block = block->link) {
+        if (block->is(State::cached) && !visit(block)) return;
+      }
+    }
   }
 
   /// Every block is where pop() looks for it, or loose; every stack is marked; and what is counted is there.
@@ -127,6 +161,7 @@ class alignas(64) QuickBins {
   /// which is then short.
   static constexpr size_t kFewStacks = 16;
   static constexpr size_t kMissesPerStack = 128;
+  static constexpr size_t kMostShelved = 4 * kSmallSlots;
 
   static constexpr size_t at(SizeGroup group) noexcept { return static_cast<size_t>(index_of(group)); }
   /// Of a request's or block's last byte, so that both have the same.
@@ -163,6 +198,14 @@ class alignas(64) QuickBins {
     return taken;
   }
 
+  Range* drain_shelf(size_t& most, Range* taken) noexcept {
+    while (!shelf_.empty() && most != 0) {
+      taken = move(shelf_.back(), most, taken);
+      if (shelf_.back() == nullptr) shelf_.pop_back();
+    }
+    return taken;
+  }
+
   /// From the slots in [from, end).
   Range* drain_slots(size_t from, size_t end, size_t& most, Range* taken) noexcept {
     for (size_t slot = filled_.first_from(from); slot < end && most != 0; slot = filled_.first_from(slot)) {
@@ -179,6 +222,7 @@ class alignas(64) QuickBins {
   size_t misses_ = kSmallSlots * kMissesPerStack;  // of small requests since a drain that took many
   std::array<bool, kGroups> touched_{};
   std::array<Range*, kSlots> tops_{};
+  std::vector<Range*> shelf_;  // stacks
 };
 
 }  // namespace gpupool::internal

@@ -20,7 +20,7 @@ struct BlockUse;
 
 /// What a range of addresses is. Ranges of a region cover it without gaps, in order.
 enum class State : uint8_t {
-  unused,   // a spare record
+  unused,   // a spare record, or one that Heap::free_listed left in a list
   live,     // handed out
   cached,   // freed, kept whole in a thread's cache for the next request of its size
   pending,  // freed, but other streams may still be using it

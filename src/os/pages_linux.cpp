@@ -53,9 +53,14 @@ bool touch(char* at, size_t bytes) noexcept {
 
 }  // namespace
 
-void* map_pages(size_t bytes) noexcept {
+void* map_untouched(size_t bytes) noexcept {
   void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) return nullptr;
+  return address == MAP_FAILED ? nullptr : address;
+}
+
+void* map_pages(size_t bytes) noexcept {
+  void* const address = map_untouched(bytes);
+  if (address == nullptr) return nullptr;
   bool is_huge = !huge_is_slow.load(std::memory_order_relaxed) && madvise(address, bytes, MADV_HUGEPAGE) == 0;
   (void)madvise(address, bytes, MADV_DONTDUMP);
   prefer_this_node(address, bytes);

@@ -3,8 +3,10 @@
 // equal size. No call costs more with many than with few.
 //
 // ATTACK_BLOCKS (200,000), ATTACK_HOLES (20,000): how many.
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
+#include <random>
 #include <utility>
 
 #include "attack/costs.hpp"
@@ -222,6 +224,91 @@ TEST_F(Watched, CachedBlocks) {
 }
 TEST_F(Watched, LiveBlocks) {
   compare(true);
+}
+
+/// A pool whose thread has freed many small blocks in random order.
+class WithCached {
+ public:
+  static constexpr uint64_t kSize = 64 * kKiB;
+
+  explicit WithCached(uint64_t size = kSize)
+      : pool_(sim_config(kDevice)), blocks_(size_from("ATTACK_BLOCKS", 200'000) / 2) {
+    for (gpupool_ptr_t& block : blocks_) block = pool_.malloc(size, 11);
+    std::shuffle(blocks_.begin(), blocks_.end(), std::mt19937(1));
+  }
+  /// All but one in so many.
+  void free_all_but(size_t part) {
+    std::vector<gpupool_ptr_t> live;
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      if (part != 0 && i % part == 0)
+        live.push_back(blocks_[i]);
+      else
+        pool_.free(blocks_[i], 11);
+    }
+    blocks_ = std::move(live);
+  }
+  /// Blocks that a malloc turns into holes. It creates no memory, which there is.
+  uint64_t drained_by(uint64_t size, gpupool_stream_t stream) {
+    const uint64_t before = cached();
+    const uint64_t reserved = pool_.reserved();
+    mallocs_.push_back(pool_.malloc(size, stream));
+    EXPECT_EQ(pool_.reserved(), reserved);
+    return before - std::min(before, cached());
+  }
+  /// Takes long among many small holes.
+  void expect_valid() { EXPECT_TRUE(ok(gpupool_validate(pool_))); }
+  void end() {
+    free_all_but(0);
+    for (const gpupool_ptr_t block : mallocs_) pool_.free(block, 11);
+    pool_.empty();
+    EXPECT_EQ(pool_.reserved(), 0u);
+    expect_valid();
+  }
+  PoolUnderTest& pool() { return pool_; }
+
+ private:
+  uint64_t cached() {
+    const auto blocks = pool_.snapshot().blocks;
+    return static_cast<uint64_t>(std::count_if(blocks.begin(), blocks.end(), [](const gpupool_block_t& each) {
+      return each.state == GPUPOOL_BLOCK_CACHED;
+    }));
+  }
+
+  PoolUnderTest pool_;
+  std::vector<gpupool_ptr_t> blocks_;
+  std::vector<gpupool_ptr_t> mallocs_;
+};
+
+// Of what a thread has freed, one malloc merges what it needs, with a chunk more than that, and not all.
+TEST_F(Many, CachedBlocksAreDrainedByTheChunk) {
+  WithCached some;
+  some.free_all_but(0);
+  for (int i = 0; i < 5; ++i) EXPECT_LE(some.drained_by(64 * kMiB, 11), (64 + 16) * kMiB / WithCached::kSize);
+  some.expect_valid();
+  some.end();
+}
+TEST_F(Many, CachedBlocksBesideLiveOnesAreDrainedByTheChunk) {
+  WithCached some;
+  some.free_all_but(500);
+  EXPECT_LE(some.drained_by(64 * kMiB, 11), 64 + (64 + 16) * kMiB / WithCached::kSize);
+  some.expect_valid();
+  some.end();
+}
+// A malloc of the same heap drains more of them first, and lets the rest serve hits.
+TEST_F(Many, CachedBlocksMakeRoomForALargerOne) {
+  WithCached some(kKiB);
+  some.free_all_but(0);
+  for (int i = 0; i < 3; ++i) EXPECT_LE(some.drained_by(kMiB, 11), 33 * 512 + 4 * kMiB / kKiB);
+  some.end();
+}
+TEST_F(Many, CachedBlocksAreAllDrainedForAMallocThatNeedsThem) {
+  WithCached all;
+  all.free_all_but(0);
+  EXPECT_LE(all.drained_by(64 * kMiB, 11), (64 + 16) * kMiB / WithCached::kSize);
+  all.pool().set_limit(all.pool().reserved());
+  (void)all.drained_by(all.pool().reserved() - 80 * kMiB, 11);
+  all.expect_valid();
+  all.end();
 }
 
 TEST_F(Many, BlocksCostLittleHostMemory) {

@@ -56,8 +56,9 @@ void replay(benchmark::State& state, const Trace& trace) {
 
 }  // namespace
 
-BENCHMARK(pair)->ArgsProduct({{4 << 10, 1 << 20}, {0}})->UseRealTime();
-BENCHMARK(pair)->ArgsProduct({{64 << 10}, {0, 1}})->ThreadRange(2, 16)->UseRealTime();
+// One size alone, and programs have many.
+BENCHMARK(pair)->Name("floor/pair")->ArgsProduct({{4 << 10, 1 << 20}, {0}})->UseRealTime();
+BENCHMARK(pair)->Name("floor/pair")->ArgsProduct({{64 << 10}, {0, 1}})->ThreadRange(2, 16)->UseRealTime();
 BENCHMARK(churn)->RangeMultiplier(10)->Range(1000, 1000000);
 
 int main(int argc, char** argv) {

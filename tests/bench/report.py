@@ -88,7 +88,10 @@ def bench_table(results):
     rows = []
     for case, size, threads, live in dict.fromkeys(key[1:] for key in results.bench):
         lines = [results.bench.get((peer, case, size, threads, live)) for peer in results.peers]
-        name = f"{case}, {live:,} live, up to {size_name(size)}" if live else f"{case}, {size_name(size)}"
+        known = next(filter(None, lines), {})
+        most = "up to " if live or known.get("sizes", 1) > 1 else ""
+        name = f"{case}, {live:,} live, " if live else f"{case}, "
+        name = f"{'floor: ' if known.get('floor') else ''}{name}{most}{size_name(size)}"
         name = YARDSTICKS.get(case, name)
         rows.append([name, str(threads), *(number(line and line["ns"], 1) for line in lines)])
     return table(["case", "threads", *results.peers], rows)
@@ -100,7 +103,8 @@ def latency_table(results):
         for quantile, name in QUANTILES.items():
             lines = [results.latency.get((peer, live)) for peer in results.peers]
             known = [line[quantile] if line and line["mallocs"] else None for line in lines]
-            rows.append([f"{live:,}", name, *map(number, known)])
+            is_floor = any(line and line.get("floor") for line in lines)
+            rows.append([f"{'floor: ' if is_floor else ''}{live:,}", name, *map(number, known)])
     return table(["live blocks", "at most, for", *results.peers], rows)
 
 

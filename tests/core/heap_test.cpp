@@ -99,9 +99,24 @@ class HeapTest : public ::testing::Test {
   void free(size_t index) {
     Range* block = blocks_[index];
     model_.live.erase(block->address);
-    heap_.free(block, 1);
+    if (index % 2 == 0) {
+      heap_.free(block, 1);
+    } else {
+      free_listed(block);
+    }
     blocks_[index] = blocks_.back();
     blocks_.pop_back();
+  }
+
+  /// Frees a block whose record somebody still has.
+  void free_listed(Range* block) {
+    space_.store.reserve(1);
+    const Address address = block->address;
+    const uint64_t size = block->size;
+    const Range* hole = heap_.free_listed(block, 1);
+    EXPECT_TRUE(block->is(State::unused));
+    EXPECT_TRUE(hole->is(State::hole) && hole->address <= address && hole->end() >= address + size);
+    space_.store.recycle(block);
   }
 
   /// Takes some free chunk away and forgets its addresses at once or later.

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/zeros.hpp"
+
 namespace gpupool::internal {
 namespace {
 
@@ -33,6 +35,21 @@ TEST(Pages, AreZeroedAndOfTheProcessAlone) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the child has them";
   os::unmap_pages(pages, kBytes);
+}
+
+// A table's pages are there once they are touched, and zero each time.
+TEST(Pages, OfZerosComeWhenTheyAreTouched) {
+  for (int round = 0; round < 2; ++round) {
+    auto* const zeros = static_cast<unsigned char*>(get_zeros(kBytes));
+    ASSERT_NE(zeros, nullptr);
+    unsigned char is_there = 1;
+    EXPECT_EQ(mincore(zeros + 4096, 4096, &is_there), 0);
+    EXPECT_EQ(is_there & 1, 0);
+    EXPECT_EQ(zeros[4096] | zeros[kBytes - 1], 0);
+    zeros[4096] = zeros[kBytes - 1] = 1;
+    release_zeros(zeros, kBytes);
+  }
+  EXPECT_EQ(get_zeros(~size_t{0} / 2), nullptr);
 }
 
 TEST(Pages, MoreThanTheProcessMayHaveAreRefused) {

@@ -141,6 +141,51 @@ TEST(QuickBins, AreDrainedInParts) {
   EXPECT_EQ(most, 0u);
 }
 
+// What is on the shelf is in no malloc's way, but in that of a drain; what is freed later is above it.
+TEST(QuickBins, PutSmallBlocksOnAShelf) {
+  QuickBins bins;
+  std::vector<Range> blocks(4000);  // from half a MiB on, so of both groups
+  push_sizes(bins, blocks, kMiB / 2);
+  for (Range& block : blocks) block.tag = Tag::of(State::cached);
+  ASSERT_TRUE(bins.shelve());
+  size_t large = 0;
+  for (const Range& block : blocks) {
+    if (group_of(block.size) == SizeGroup::small) {
+      EXPECT_EQ(bins.pop(block.size), nullptr);
+    } else {
+      ++large;
+    }
+  }
+  EXPECT_EQ(count(bins), blocks.size());
+  Range* one = bins.pop_shelved();
+  ASSERT_NE(one, nullptr);
+  bins.push(one);
+  EXPECT_EQ(bins.pop(one->size), one);
+  one->set(Tag::of(State::unused));
+  bins.push(one);
+  ASSERT_TRUE(bins.shelve());
+  EXPECT_EQ(count(bins), blocks.size() - 1) << "a record that is no block counts as one";
+  EXPECT_FALSE(bins.empty());
+  size_t most = ~size_t{0};
+  EXPECT_EQ(count(bins.drain(SizeGroup::small, most)), blocks.size() - large);
+  EXPECT_EQ(count(bins.drain(SizeGroup::large, most)), large);
+  EXPECT_TRUE(bins.empty());
+}
+
+TEST(QuickBins, HaveAShelfOfBoundedLength) {
+  QuickBins bins;
+  std::vector<Range> blocks(9000);
+  size_t shelved = 0;
+  for (Range& block : blocks) {
+    block.size = kUnit;
+    bins.push(&block);
+    shelved += bins.shelve() ? 1 : 0;
+  }
+  EXPECT_GT(shelved, 2048u);
+  EXPECT_LT(shelved, blocks.size());
+  EXPECT_EQ(count(drain_all(bins)), blocks.size());
+}
+
 TEST(QuickBins, KnowWhetherTheyWereUsed) {
   for (const SizeGroup group : {SizeGroup::small, SizeGroup::large}) {
     const SizeGroup other = group == SizeGroup::small ? SizeGroup::large : SizeGroup::small;

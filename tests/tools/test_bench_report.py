@@ -22,6 +22,10 @@ LINES = [
     {"peer": "pytorch", "case": "pair", "size": 4096, "threads": 1, "live_blocks": 0, "ns": 280.04},
     *({"peer": "pytorch", "case": "pair_own_streams", "size": 65536, "threads": threads, "live_blocks": 0,
        "ns": 300.0 * threads} for threads in (1, 2)),
+    {"peer": "pytorch", "case": "pair", "size": 65536, "threads": 1, "live_blocks": 0, "sizes": 1, "floor": True,
+     "ns": 281.0},
+    {"peer": "pytorch", "case": "wandering_64", "size": 1 << 20, "threads": 8, "live_blocks": 0, "sizes": 8,
+     "floor": False, "ns": 900.0},
     {"peer": "pytorch", "case": "latency", "live_blocks": 1, "mallocs": 0, "p50_ns": 0, "p99_ns": 0, "p9999_ns": 0,
      "most_ns": 0},
     REPLAY,
@@ -43,6 +47,8 @@ class ReportTest(unittest.TestCase):
     def test_table(self):
         table = self.write(LINES)
         self.assertIn("| pair, 4 KiB | 1 | 280.0 |", table)
+        self.assertIn("| floor: pair, 64 KiB | 1 | 281.0 |", table)
+        self.assertIn("| wandering_64, up to 1 MiB | 8 | 900.0 |", table)
         self.assertIn("| lm_train | 1.600, 1.700 (3) |", table)
         self.assertIn("| lm_train | 900, 251 |", table)
         self.assertIn("| lm_train | out of memory in pass 2 |", table)

@@ -13,6 +13,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/measure/bench_cases.hpp"
+#include "cli/measure/mixed_sizes.hpp"
 #include "cli/measure/workers.hpp"
 
 namespace gpupool::cli {
@@ -73,6 +74,8 @@ nlohmann::ordered_json to_json(const Timings& row, const gpupool_device_info_t& 
       {"size", row.info.size},
       {"threads", row.info.threads},
       {"live_blocks", row.info.live_blocks},
+      {"sizes", row.info.sizes},
+      {"floor", is_floor(row.info.size, row.info.sizes)},
       {"ns", round_to(median(row.own), 2)},
       {"ns_min", round_to(row.own.front(), 2)},
       {"ns_max", round_to(row.own.back(), 2)},
@@ -82,14 +85,10 @@ nlohmann::ordered_json to_json(const Timings& row, const gpupool_device_info_t& 
   };
 }
 
-bool has_many_sizes(const CaseInfo& info) {
-  return info.name == "churn" || info.name.starts_with("sizes_");
-}
-
 std::vector<std::string> to_cells(const Timings& row) {
   return {
-      row.info.name,
-      fmt::format("{}{}", has_many_sizes(row.info) ? "up to " : "", format_bytes(row.info.size)),
+      fmt::format("{}{}", is_floor(row.info.size, row.info.sizes) ? "floor: " : "", row.info.name),
+      fmt::format("{}{}", row.info.sizes > 1 ? "up to " : "", format_bytes(row.info.size)),
       std::to_string(row.info.threads),
       row.info.live_blocks == 0 ? "-" : format_count(row.info.live_blocks),
       fmt::format("{:.1f}", median(row.own)),
@@ -154,13 +153,14 @@ constexpr const char* kBenchExamples =
     "  pair_own_streams   the same by several threads, each on its own stream; ns as a thread sees it\n"
     "  pair_one_stream    the same with all threads on one stream\n"
     "  streams_in_turn_N  malloc and free on N streams in turn\n"
-    "  wandering_N        several threads, each on any of N streams\n"
+    "  wandering_N        8 threads, each time with any of 8 sizes on any of N streams\n"
     "  sizes_in_turn_N    malloc and free of N sizes in turn\n"
     "  pair_parked        malloc, free and gpupool_park_stream: a stream that may end at any time\n"
-    "  free_elsewhere     one thread allocates and another frees\n"
+    "  free_elsewhere     one thread allocates and another frees; free_elsewhere_8: 8 sizes in turn\n"
     "  ring               the same without the pool: a pointer is handed to another thread\n"
     "  churn              a random one of many live blocks is freed and replaced by one of another\n"
     "                     size; ns for the free and the malloc together\n"
+    "A floor has one small size alone, and programs have many.\n"
     "\n"
     "Examples:\n"
     "  gpupool bench\n"

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/measure/mixed_sizes.hpp"
 #include "cli/measure/ring.hpp"
 #include "cli/measure/workers.hpp"
 
@@ -101,15 +102,25 @@ BenchCase recorded_pair_case(const Config& config) {
           }};
 }
 
-/// malloc and free on several streams in turn or, with several threads, each time on a randomly picked one,
-/// as with tasks that move between threads.
-BenchCase streams_case(const Config& config, CaseInfo info, size_t streams) {
+/// malloc and free of one size on several streams in turn.
+BenchCase streams_case(const Config& config, size_t streams) {
   const auto fixture = std::make_shared<Fixture>(config, streams);
-  const uint64_t size = info.size;
-  const bool wanders = info.threads > 1;
+  return repeated({fmt::format("streams_in_turn_{}", streams), 64 * kKiB, 1, 0}, [=](int, uint64_t repeats) {
+    for (uint64_t i = 0; i < repeats; ++i) fixture->pair(64 * kKiB, fixture->stream(i), 1);
+  });
+}
+
+/// malloc and free by several threads, each time of any of several sizes on any of several streams, as with
+/// tasks that move between threads.
+BenchCase wandering_case(const Config& config, size_t streams) {
+  const auto fixture = std::make_shared<Fixture>(config, streams);
+  CaseInfo info{fmt::format("wandering_{}", streams), kMixedSizes.back(), 8, 0, kMixedSizes.size()};
   return repeated(std::move(info), [=](int thread, uint64_t repeats) {
     std::minstd_rand random(static_cast<unsigned>(thread) + 1);
-    for (uint64_t i = 0; i < repeats; ++i) fixture->pair(size, fixture->stream(wanders ? random() : i), 1);
+    for (uint64_t i = 0; i < repeats; ++i) {
+      const gpupool_stream_t stream = fixture->stream(random());
+      fixture->pair(kMixedSizes[random() % kMixedSizes.size()], stream, 1);
+    }
   });
 }
 
@@ -117,7 +128,8 @@ BenchCase streams_case(const Config& config, CaseInfo info, size_t streams) {
 BenchCase sizes_case(const Config& config, size_t sizes) {
   const auto fixture = std::make_shared<Fixture>(config, 1);
   const gpupool_stream_t stream = fixture->stream(0);
-  return repeated({fmt::format("sizes_in_turn_{}", sizes), 512 * sizes, 1, 0}, [=](int, uint64_t repeats) {
+  CaseInfo info{fmt::format("sizes_in_turn_{}", sizes), 512 * sizes, 1, 0, sizes};
+  return repeated(std::move(info), [=](int, uint64_t repeats) {
     for (uint64_t i = 0; i < repeats; ++i) fixture->pair(512 * (1 + i % sizes), stream, 1);
   });
 }
@@ -134,15 +146,17 @@ BenchCase parked_pair_case(const Config& config) {
   });
 }
 
-/// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
-BenchCase free_elsewhere_case(const Config& config) {
+/// One thread allocates, one size or several in turn, and another one frees what it gets from the first
+/// through a ring of 256 pointers.
+BenchCase free_elsewhere_case(const Config& config, const CaseInfo& info) {
   const auto fixture = std::make_shared<Fixture>(config, 1);
-  return {{"free_elsewhere", 64 * kKiB, 2, 0}, [=](uint64_t count) {
+  return {info, [=](uint64_t count) {
             gpupool_t* const pool = fixture->pool.handle();
             const gpupool_stream_t stream = fixture->stream(0);
-            const auto make = [=] {
+            SizesInTurn sizes;
+            const auto make = [&] {
               gpupool_ptr_t pointer = 0;
-              check(gpupool_malloc(pool, 64 * kKiB, stream, &pointer));
+              check(gpupool_malloc(pool, info.sizes == 1 ? info.size : sizes.next(), stream, &pointer));
               return pointer;
             };
             return through_ring(
@@ -154,6 +168,8 @@ BenchCase free_elsewhere_case(const Config& config) {
 /// Live blocks of 512 bytes and more, with log-uniform sizes.
 class Churn : Fixture {
  public:
+  static constexpr size_t kSizes = 1 << 16;
+
   Churn(const Config& config, const CaseInfo& info) : Fixture(config, 1), pointers_(info.live_blocks) {
     std::uniform_real_distribution<double> exponent(std::log2(kSmallest),
                                                     std::log2(static_cast<double>(info.size)));
@@ -195,7 +211,7 @@ class Churn : Fixture {
 
   const gpupool_stream_t stream_ = stream(0);
   std::mt19937_64 random_;  // seeded the same in every run
-  std::array<uint64_t, 1 << 16> sizes_{};
+  std::array<uint64_t, kSizes> sizes_{};
   std::vector<gpupool_ptr_t> pointers_;
   bool is_prepared_ = false;
 };
@@ -234,7 +250,7 @@ BenchCase libc_case(uint64_t size) {
 
 std::vector<CaseMaker> all_cases(const Config& config, const std::vector<int>& thread_counts) {
   std::vector<CaseMaker> makers;
-  for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 10 * kMiB, 256 * kMiB}) {
+  for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 64 * kMiB, 256 * kMiB}) {
     makers.push_back([=] { return pair_case(config, {"pair", size, 1, 0}, 1); });
   }
   makers.push_back([=] { return recorded_pair_case(config); });
@@ -247,21 +263,27 @@ std::vector<CaseMaker> all_cases(const Config& config, const std::vector<int>& t
     makers.push_back([=] { return pair_case(config, {"pair_one_stream", 64 * kKiB, threads, 0}, 1); });
   }
   for (const size_t streams : {size_t{2}, size_t{8}, size_t{64}}) {
-    const std::string name = fmt::format("streams_in_turn_{}", streams);
-    makers.push_back([=] { return streams_case(config, {name, 64 * kKiB, 1, 0}, streams); });
+    makers.push_back([=] { return streams_case(config, streams); });
   }
-  makers.push_back([=] { return streams_case(config, {"wandering_64", 64 * kKiB, 8, 0}, 64); });
+  for (const size_t streams : {size_t{8}, size_t{64}}) {
+    makers.push_back([=] { return wandering_case(config, streams); });
+  }
   for (const size_t sizes : {size_t{64}, size_t{1024}}) {
     makers.push_back([=] { return sizes_case(config, sizes); });
   }
   makers.push_back([=] { return parked_pair_case(config); });
-  makers.push_back([=] { return free_elsewhere_case(config); });
+  makers.push_back([=] { return free_elsewhere_case(config, {"free_elsewhere", 64 * kKiB, 2, 0}); });
+  makers.push_back([=] {
+    return free_elsewhere_case(config, {fmt::format("free_elsewhere_{}", kMixedSizes.size()),
+                                        kMixedSizes.back(), 2, 0, kMixedSizes.size()});
+  });
   // The same without the pool: the cost of passing a pointer to another thread.
   makers.push_back([] { return BenchCase{{"ring", 0, 2, 0}, time_ring}; });
-  makers.push_back([=] { return churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });
-  makers.push_back([=] { return churn_case(config, {"churn", kMiB, 1, 10000}); });
-  makers.push_back([=] { return churn_case(config, {"churn", 64 * kKiB, 1, 100000}); });
-  makers.push_back([=] { return churn_case(config, {"churn", 64 * kKiB, 1, 1000000}); });
+  for (const auto& [largest, live] :
+       {std::pair{16 * kMiB, 1'000}, {kMiB, 10'000}, {64 * kKiB, 100'000}, {64 * kKiB, 1'000'000}}) {
+    const CaseInfo info{"churn", largest, 1, static_cast<uint64_t>(live), Churn::kSizes};
+    makers.push_back([=] { return churn_case(config, info); });
+  }
   return makers;
 }
 

@@ -17,6 +17,7 @@ struct CaseInfo {
   uint64_t size;  // of the blocks; of the largest if they differ
   int threads;
   uint64_t live_blocks;  // blocks that stay live meanwhile
+  uint64_t sizes = 1;    // how many different ones
 };
 
 struct BenchCase {

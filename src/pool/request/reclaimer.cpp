@@ -84,6 +84,89 @@ void Reclaimer::drain_resting(PoolLock& lock) {
   }
 }
 
+// Draining whole chunks. Blocks of a chunk lie anywhere in their stacks, which only lead down from the top.
+// So the stacks go to a shelf, where nobody pops them; then what is freed of the cache's blocks in the chunk
+// can be merged in the order of addresses, where they are. Their records stay on the shelf until it is
+// drained.
+
+bool Reclaimer::has_many_cached() const noexcept {
+  const size_t blocks = pool_.space.map.blocks();
+  if (blocks <= policy::kFewCached) return false;
+  const size_t live = pool_.caches.live().blocks;
+  const size_t cached = blocks - live - pool_.caches.pending().blocks;
+  return cached > policy::kFewCached && cached >= policy::kCachedTimes * live;
+}
+
+bool Reclaimer::drain_chunks(PoolLock& lock, Stream first, uint64_t bytes) {
+  ThreadCache* own = ThreadSlots::find(pool_.id);
+  if (own == nullptr || !pool_.options.vmm || !has_many_cached()) return false;
+  std::array<Stream, Lanes::kMost + 1> streams{first};
+  size_t count = 1;
+  own->lanes.for_each([&](const Lane& lane) { streams[count++] = lane.stream; });
+  uint64_t found = 0;
+  size_t in_vain = 0;
+  for (size_t at = 0; at < count && in_vain < policy::kDrainLooks;) {
+    if (!pool_.gate.is_awake()) return false;
+    const uint64_t before = found;
+    if (!drain_chunk(*own, streams[at], found)) {
+      ++at;
+      continue;
+    }
+    if (found >= bytes) return true;
+    if (found == before) ++in_vain;
+    lock.give_way();
+  }
+  return false;
+}
+
+/// Takes a block of a stream from the shelf, and frees it: with all of its chunk, if nothing else is in use
+/// there. False: there is none.
+bool Reclaimer::drain_chunk(ThreadCache& cache, Stream stream, uint64_t& found) noexcept {
+  Range* block = nullptr;
+  {
+    const std::lock_guard lock(cache.lock);
+    Lane* lane = cache.lanes.find(stream);
+    if (lane == nullptr || !lane->bins.shelve()) return false;
+    while ((block = lane->bins.pop_shelved()) != nullptr && block->is(State::unused))
+      pool_.space.store.recycle(block);
+    if (block == nullptr) return false;
+    if (free_chunk(block, found)) return true;
+  }
+  free_to_heap(*block);
+  return true;
+}
+
+/// Frees what touches the chunk of a block from the shelf, if all of that is on it too. Call it with the lock
+/// of the block's owner.
+bool Reclaimer::free_chunk(Range* block, uint64_t& found) noexcept {
+  StreamHeap& heap = heap_of(*block);
+  const Chunk& chunk = *block->region->chunk_at(block->region->page_of(block->address));
+  const BlockOwner* const owner = block->owner();
+  const auto rests = [&](const Range* range) {
+    const Tag tag = range->now();
+    return range->heap == &heap &&
+           (tag.state() == State::hole || (tag.state() == State::cached && tag.owner() == owner));
+  };
+  Range* first = block;
+  for (; first->address > chunk.address; first = first->prev) {
+    if (!rests(first->prev)) return false;
+  }
+  const Range* last = block;
+  for (; last->end() < chunk.end(); last = last->next) {
+    if (!rests(last->next)) return false;
+  }
+  if (!pool_.space.store.try_reserve(2)) return false;
+  const uint64_t stamp = heap.state().order.stamp();
+  for (Range* range = first; range != nullptr && range->address < chunk.end(); range = range->next) {
+    if (!range->is(State::cached)) continue;
+    heap.state().uncovered += range->size;
+    range = heap.free_listed(range, stamp);
+  }
+  pool_.space.store.recycle(block);
+  found += chunk.size;
+  return true;
+}
+
 size_t Reclaimer::settle_pending(bool all) {
   return settle_exports(all) + pool_.pending.settle(all, [this](Range& block) {
     ThreadCache& owner = *owner_of(block);
@@ -223,6 +306,7 @@ void Reclaimer::bound_unattributed(PoolLock& lock) {
 }
 
 void Reclaimer::free_to_heap(Range& block) noexcept {
+  if (block.is(State::unused)) return pool_.space.store.recycle(&block);
   StreamState& state = heap_of(block).state();
   state.uncovered += block.size;
   free_to_heap(block, state.order.stamp());

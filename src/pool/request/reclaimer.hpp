@@ -60,6 +60,10 @@ class Reclaimer : NoCopy {
   /// One cache's blocks of a stream.
   void drain_lane(PoolLock& lock, ThreadCache& cache, Stream stream);
   void drain_all(PoolLock& lock);
+  /// If caches keep most blocks, and many: drains small ones of the calling thread until chunks of `bytes`
+  /// that they filled are free, beginning with those of a stream. One malloc would take long to drain all,
+  /// and few chunks become free before the end. False: they do not, or not enough was found.
+  bool drain_chunks(PoolLock& lock, Stream first, uint64_t bytes);
   /// Drains the calling thread's cache, and in other caches the bins that no malloc has touched since the
   /// last call. Threads at work keep their blocks: else they would take from each other without end what they
   /// are about to use again, at a driver call each time.
@@ -102,6 +106,9 @@ class Reclaimer : NoCopy {
   void free_to_heap(Range& block, uint64_t epoch) noexcept;
   bool hold_back(Range& block) noexcept;
   void settle_passed(Range& block) noexcept;
+  bool has_many_cached() const noexcept;
+  bool drain_chunk(ThreadCache& cache, Stream stream, uint64_t& found) noexcept;
+  bool free_chunk(Range* block, uint64_t& found) noexcept;
   template <typename Take>
   size_t drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take, size_t most = kAll);
 

@@ -107,9 +107,15 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
     if (Range* block = take(request, false)) return block;
   }
   constexpr int kDrainTurns = 256;  // other threads may free as quickly as this drains
+  constexpr int kTurnsAlone = 32;
   for (int turn = 0; has_more && turn < kDrainTurns; ++turn) {
     drain();
     if (Range* block = take(request, false)) return block;
+    // Not sooner: what stays on the shelf serves no more hits.
+    if (turn == kTurnsAlone && group == SizeGroup::small &&
+        reclaimer_.drain_chunks(lock, stream, request.hole())) {
+      if (Range* block = take(request, false)) return block;
+    }
   }
   reclaimer_.settle_pending();
   return take(request, false);
@@ -124,12 +130,16 @@ Range* SlowMalloc::take(const Request& request, bool last) {
 /// It tries again because another thread may have been quicker while the lock was given up.
 Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
   if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
-  if (!reclaimer_.keeps_caches(request.heap().group(), request.hole())) reclaimer_.drain_resting(lock);
+  const bool has_surplus = pool_.surplus.is_due();
+  if (!reclaimer_.keeps_caches(request.heap().group(), request.hole()) &&
+      // Surplus that caches hold would stay.
+      (has_surplus || !reclaimer_.drain_chunks(lock, request.heap().lane_stream(), request.hole())))
+    reclaimer_.drain_resting(lock);
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.
   if (pool_.streams.count() > 1 && !capturing) pool_.streams.mark(request.user, request.state);
-  if (pool_.surplus.is_due()) release_surplus(lock);
+  if (has_surplus) release_surplus(lock);
   for (int tries = 0; tries < 16; ++tries) {
     if (last) {
       reclaimer_.settle_all_pending(lock);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/measure/mixed_sizes.hpp"
 #include "cli/measure/ring.hpp"
 #include "cli/measure/workers.hpp"
 #include "latency.hpp"
@@ -36,20 +37,21 @@ void enter_thread() {
   if constexpr (requires { Peer::enter_thread(); }) Peer::enter_thread();
 }
 
-/// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
+/// A malloc and its free, again and again, by several threads on some streams.
 template <class Peer>
 class PairCase {
  public:
-  PairCase(uint64_t size, int threads, bool is_one_stream) : peer_(0), size_(size), threads_(threads) {
-    for (int i = 0; i < (is_one_stream ? 1 : threads); ++i) streams_.push_back(peer_.new_stream());
+  using Stream = typename Peer::Stream;
+
+  PairCase(int threads, size_t streams) : peer_(0), threads_(threads) {
+    for (size_t i = 0; i < streams; ++i) streams_.push_back(peer_.new_stream());
   }
+  virtual ~PairCase() = default;
+  PairCase(const PairCase&) = delete;
+  PairCase& operator=(const PairCase&) = delete;
 
   double run(uint64_t count) {
-    const auto work = [this](int thread, uint64_t repeats) {
-      const auto stream = streams_[static_cast<size_t>(thread) % streams_.size()];
-      for (uint64_t i = 0; i < repeats; ++i) peer_.free(must_malloc(peer_, size_, stream), size_, stream);
-    };
-    constexpr uint64_t kWarmUp = 1000;
+    constexpr uint64_t kWarmUp = 2048;  // each of the sizes in turn
     return gpupool::cli::time_threads(
                threads_,
                [&](int thread) {
@@ -60,11 +62,62 @@ class PairCase {
            static_cast<double>(count);
   }
 
+ protected:
+  void pair(uint64_t size, Stream stream) { peer_.free(must_malloc(peer_, size, stream), size, stream); }
+  Stream stream(size_t number) const { return streams_[number % streams_.size()]; }
+
  private:
+  virtual void work(int thread, uint64_t repeats) = 0;
+
   Peer peer_;
-  uint64_t size_;
   int threads_;
-  std::vector<typename Peer::Stream> streams_;
+  std::vector<Stream> streams_;
+};
+
+/// Of one size, each thread on a stream of its own, or all on one.
+template <class Peer>
+class OneSizeCase : public PairCase<Peer> {
+ public:
+  OneSizeCase(uint64_t size, int threads, bool is_one_stream)
+      : PairCase<Peer>(threads, is_one_stream ? 1 : static_cast<size_t>(threads)), size_(size) {}
+
+ private:
+  void work(int thread, uint64_t repeats) override {
+    const auto stream = this->stream(static_cast<size_t>(thread));
+    for (uint64_t i = 0; i < repeats; ++i) this->pair(size_, stream);
+  }
+
+  uint64_t size_;
+};
+
+/// Of many sizes in turn, multiples of 512.
+template <class Peer>
+class SizesCase : public PairCase<Peer> {
+ public:
+  explicit SizesCase(size_t sizes) : PairCase<Peer>(1, 1), sizes_(sizes) {}
+
+ private:
+  void work(int, uint64_t repeats) override {
+    for (uint64_t i = 0; i < repeats; ++i) this->pair(512 * (1 + i % sizes_), this->stream(0));
+  }
+
+  size_t sizes_;
+};
+
+/// Of any of several sizes on any of the streams, as with tasks that move between threads.
+template <class Peer>
+class WanderingCase : public PairCase<Peer> {
+ public:
+  using PairCase<Peer>::PairCase;
+
+ private:
+  void work(int thread, uint64_t repeats) override {
+    std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+    for (uint64_t i = 0; i < repeats; ++i) {
+      const auto stream = this->stream(random());
+      this->pair(gpupool::cli::kMixedSizes[random() % gpupool::cli::kMixedSizes.size()], stream);
+    }
+  }
 };
 
 /// The yardstick: lock and unlock of a mutex that nobody else wants.
@@ -91,12 +144,18 @@ class MutexCase {
 template <class Peer>
 class FreeElsewhereCase {
  public:
+  /// 0: several sizes in turn.
   explicit FreeElsewhereCase(uint64_t size) : peer_(0), size_(size), stream_(peer_.new_stream()) {}
 
   double run(uint64_t count) {
+    const auto next = [size = size_](gpupool::cli::SizesInTurn& sizes) {
+      return size != 0 ? size : sizes.next();
+    };
+    gpupool::cli::SizesInTurn made;
+    gpupool::cli::SizesInTurn freed;
     return gpupool::cli::through_ring(
-        count, enter_thread<Peer>, [this] { return must_malloc(peer_, size_, stream_); },
-        [this](uint64_t address) { peer_.free(address, size_, stream_); });
+        count, enter_thread<Peer>, [&] { return must_malloc(peer_, next(made), stream_); },
+        [&](uint64_t address) { peer_.free(address, next(freed), stream_); });
   }
 
  private:
@@ -116,6 +175,8 @@ class RingCase {
 template <class Peer>
 class Churn {
  public:
+  static constexpr size_t kSizes = 1 << 16;
+
   Churn(uint64_t live_blocks, uint64_t size) : peer_(0), stream_(peer_.new_stream()), blocks_(live_blocks) {
     std::uniform_real_distribution<double> exponent(9, std::log2(static_cast<double>(size)));
     for (uint64_t& each : sizes_) each = static_cast<uint64_t>(std::exp2(exponent(random_)));
@@ -170,7 +231,7 @@ class Churn {
   Peer peer_;
   typename Peer::Stream stream_;
   std::mt19937_64 random_;  // seeded the same in every run
-  std::array<uint64_t, 1 << 16> sizes_{};
+  std::array<uint64_t, kSizes> sizes_{};
   std::vector<Block> blocks_;
 };
 

@@ -103,10 +103,12 @@ void measure(const JsonLine& about, Case& bench_case, double seconds) {
 }
 
 template <class Peer>
-JsonLine about(const char* name, uint64_t size, int threads, uint64_t live_blocks) {
+JsonLine about(const std::string& name, uint64_t size, int threads, uint64_t live_blocks,
+               uint64_t sizes = 1) {
   JsonLine line;
   line.text("peer", Peer::label()).text("case", name).number("size", size);
-  return line.number("threads", static_cast<uint64_t>(threads)).number("live_blocks", live_blocks);
+  line.number("threads", static_cast<uint64_t>(threads)).number("live_blocks", live_blocks);
+  return line.number("sizes", sizes).flag("floor", gpupool::cli::is_floor(size, sizes));
 }
 
 /// The largest block of a churn among so many: about as much is live in each.
@@ -117,30 +119,52 @@ inline uint64_t churn_size(uint64_t live_blocks) {
   return live_blocks <= 100000 ? 64 * kKiB : 8 * kKiB;
 }
 
+/// The cases with several threads.
+template <class Peer>
+void run_threads(const Options& options) {
+  for (const bool is_one_stream : {false, true}) {
+    const char* const name = is_one_stream ? "pair_one_stream" : "pair_own_streams";
+    for (const int threads : options.threads) {
+      OneSizeCase<Peer> pair(64 * kKiB, threads, is_one_stream);
+      measure(about<Peer>(name, 64 * kKiB, threads, 0), pair, options.seconds);
+    }
+  }
+  constexpr uint64_t kLargest = gpupool::cli::kMixedSizes.back();
+  constexpr uint64_t kSizes = gpupool::cli::kMixedSizes.size();
+  for (const size_t streams : {size_t{8}, size_t{64}}) {
+    constexpr int kThreads = 8;
+    WanderingCase<Peer> wandering(kThreads, streams);
+    measure(about<Peer>("wandering_" + std::to_string(streams), kLargest, kThreads, 0, kSizes), wandering,
+            options.seconds);
+  }
+  for (const bool is_one_size : {true, false}) {
+    FreeElsewhereCase<Peer> elsewhere(is_one_size ? 64 * kKiB : 0);
+    measure(is_one_size ? about<Peer>("free_elsewhere", 64 * kKiB, 2, 0)
+                        : about<Peer>("free_elsewhere_" + std::to_string(kSizes), kLargest, 2, 0, kSizes),
+            elsewhere, options.seconds);
+  }
+  RingCase ring;
+  measure(about<Peer>("ring", 0, 2, 0), ring, options.seconds);
+}
+
 template <class Peer>
 void run_bench(const Options& options) {
   MutexCase mutex;
   measure(about<Peer>("mutex", 0, 1, 0), mutex, options.seconds);
-  for (const uint64_t size : {4 * kKiB, 64 * kKiB, kMiB}) {
-    PairCase<Peer> pair(size, 1, false);
+  for (const uint64_t size : {4 * kKiB, 64 * kKiB, kMiB, 64 * kMiB, 256 * kMiB}) {
+    OneSizeCase<Peer> pair(size, 1, false);
     measure(about<Peer>("pair", size, 1, 0), pair, options.seconds);
   }
-  for (const bool is_one_stream : {false, true}) {
-    const char* const name = is_one_stream ? "pair_one_stream" : "pair_own_streams";
-    for (const int threads : options.threads) {
-      PairCase<Peer> pair(64 * kKiB, threads, is_one_stream);
-      measure(about<Peer>(name, 64 * kKiB, threads, 0), pair, options.seconds);
-    }
-  }
-  {
-    FreeElsewhereCase<Peer> elsewhere(64 * kKiB);
-    measure(about<Peer>("free_elsewhere", 64 * kKiB, 2, 0), elsewhere, options.seconds);
-    RingCase ring;
-    measure(about<Peer>("ring", 0, 2, 0), ring, options.seconds);
+  run_threads<Peer>(options);
+  for (const size_t sizes : {size_t{64}, size_t{1024}}) {
+    SizesCase<Peer> in_turn(sizes);
+    measure(about<Peer>("sizes_in_turn_" + std::to_string(sizes), 512 * sizes, 1, 0, sizes), in_turn,
+            options.seconds);
   }
   for (const uint64_t live_blocks : options.live_blocks) {
     Churn<Peer> churn(live_blocks, churn_size(live_blocks));
-    measure(about<Peer>("churn", churn_size(live_blocks), 1, live_blocks), churn, options.seconds);
+    measure(about<Peer>("churn", churn_size(live_blocks), 1, live_blocks, Churn<Peer>::kSizes), churn,
+            options.seconds);
   }
 }
 
@@ -162,7 +186,8 @@ void run_latency(const Options& options) {
         ++thrown_away;
       }
     }
-    JsonLine line = about<Peer>("latency", churn_size(live_blocks), 1, live_blocks);
+    JsonLine line = about<Peer>("latency", churn_size(live_blocks), 1, live_blocks,
+                                live_blocks == 1 ? 1 : Churn<Peer>::kSizes);
     line.number("mallocs", histogram.count()).number("slices_thrown_away", thrown_away);
     line.number("p50_ns", histogram.quantile(0.5)).number("p99_ns", histogram.quantile(0.99));
     line.number("p9999_ns", histogram.quantile(0.9999)).number("most_ns", histogram.most());

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -254,6 +255,25 @@ void stats_and_reports(size_t count) {
                [&] { check(gpupool_empty(pool, nullptr)); });
 }
 
+/// The longest of some mallocs after a thread has freed many blocks in random order.
+void cached(size_t count) {
+  const Pool pool;
+  auto blocks = pool.mallocs(count, 64 * kKiB, 0);
+  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(1));
+  pool.free_all(blocks, 0);
+  for (const uint64_t size : {192 * kKiB, 64 * kMiB}) {
+    double longest = 0;
+    for (int i = 0; i < 8; ++i) {
+      const auto begin = Clock::now();
+      (void)pool.malloc(size, 0);
+      longest = std::max(longest, ns_since(begin));
+    }
+    row(size < kMiB ? "the longest malloc of 192 KiB after # frees of 64 KiB, in random order"
+                    : "the longest malloc of 64 MiB then",
+        count, longest, "ns", "100,000 ns");
+  }
+}
+
 void best_fit(size_t holes) {
   const Pool pool;
   const gpupool_stream_t stream = pool.stream();
@@ -308,6 +328,7 @@ int main(int count, char** words) {
   many_streams(10'000 / parts);
   pending(100'000 / parts);
   stats_and_reports(1'000'000 / parts);
+  cached(300'000 / parts);
   best_fit(200'000 / parts);
   ever(100'000 / parts);
   return 0;

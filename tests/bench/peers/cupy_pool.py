@@ -78,6 +78,18 @@ def pair(pool, size):
         return median_ns(once, 20000)
 
 
+def sizes_in_turn(pool, sizes):
+    malloc = pool.malloc
+
+    def once(count):
+        for i in range(count):
+            malloc(512 * (1 + i % sizes))
+
+    with pool.new_stream():
+        once(2 * sizes)
+        return median_ns(once, 20000)
+
+
 def churn(pool, live_blocks, size):
     rng = random.Random(1)
     sizes = [int(512 * (size / 512) ** rng.random()) for _ in range(1 << 16)]
@@ -99,14 +111,20 @@ def churn(pool, live_blocks, size):
 
 
 def run_bench(_):
-    cases = [("pair", size, 0, lambda pool, size=size: pair(pool, size)) for size in (4 * KIB, 64 * KIB, MIB)]
+    cases = []
+    for size in (4 * KIB, 64 * KIB, MIB, 64 * MIB, 256 * MIB):
+        cases.append(("pair", size, 0, 1, lambda pool, size=size: pair(pool, size)))
+    for sizes in (64, 1024):
+        name = f"sizes_in_turn_{sizes}"
+        cases.append((name, 512 * sizes, 0, sizes, lambda pool, sizes=sizes: sizes_in_turn(pool, sizes)))
     for live, size in ((1000, 16 * MIB), (10000, MIB)):
-        cases.append(("churn", size, live, lambda pool, live=live, size=size: churn(pool, live, size)))
-    for name, size, live, case in cases:
+        cases.append(("churn", size, live, 1 << 16, lambda pool, live=live, size=size: churn(pool, live, size)))
+    for name, size, live, sizes, case in cases:
         pool = CupyPool()
-        times, loop = case(pool), case(NoPool()) if name == "pair" else None
+        times, loop = case(pool), case(NoPool()) if live == 0 else None
         pool.close()
         line = {"peer": "cupy", "case": name, "size": size, "threads": 1, "live_blocks": live}
+        line |= {"sizes": sizes, "floor": sizes == 1 and size < MIB}
         line |= {"ns": round(times[2], 1), "ns_min": round(times[0], 1), "ns_max": round(times[-1], 1)}
         if loop:
             line["loop_ns"] = round(statistics.median(loop), 1)

@@ -55,6 +55,7 @@
 #include "../../../../src/base/spin_lock.cpp"
 #include "../../../../src/base/status.cpp"
 #include "../../../../src/base/valgrind.cpp"
+#include "../../../../src/base/zeros.cpp"
 #include "../../../../src/core/address_map.cpp"
 #include "../../../../src/core/free_index.cpp"
 #include "../../../../src/core/heap.cpp"
