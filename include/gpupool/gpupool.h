@@ -904,6 +904,18 @@ GPUPOOL_API gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpup
 GPUPOOL_API gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
                                                     gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 
+/* As gpupool_malloc, a block that begins where the block behind ends, so that the two can be used as one: for
+ * callers that divide their blocks themselves and need more room in place. Both are of one stream, and either
+ * both of up to 1 MiB or both larger. The pool creates or moves there exactly what is missing. behind 0: the
+ * block begins where there are addresses for many more behind it. A block ends at its address plus its
+ * allocated bytes: sizes that are multiples of 512 leave no gap. Each is freed by itself. Costs as much as a
+ * malloc that finds nothing cached. Since 0.2.
+ * Errors: as gpupool_malloc; UNKNOWN_POINTER (behind is not a live block's address); UNAVAILABLE (what lies
+ * there is in use, or another stream's; memory that comes with addresses of its own; a pool with debug
+ * modes). */
+GPUPOOL_API gpupool_status_t gpupool_malloc_behind(gpupool_t* pool, uint64_t size, gpupool_ptr_t behind,
+                                                   gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
+
 /* Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A
  * stream other than the block's counts as gpupool_record_stream, and so does the number of the block's stream
  * once that was released, for a new stream may have it. GPUPOOL_STREAM_UNKNOWN holds the memory back

@@ -74,6 +74,13 @@ gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t
   return malloc_aligned(pool, size, std::max(alignment, kUnit), stream, out_ptr);
 }
 
+gpupool_status_t gpupool_malloc_behind(gpupool_t* pool, uint64_t size, gpupool_ptr_t behind,
+                                       gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
+  if (out_ptr == nullptr) return refuse_null("out_ptr");
+  *out_ptr = 0;
+  return on_pool(pool, [&](Pool& self) { return self.malloc_behind(size, behind, stream, *out_ptr); });
+}
+
 gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
   if (!is_live(pool)) [[unlikely]]
     return free_late(pool, ptr, stream);

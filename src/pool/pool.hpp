@@ -75,6 +75,7 @@ class Pool {
   // What the functions of gpupool.h with the same names do.
 
   Status malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address);
+  Status malloc_behind(uint64_t size, Address behind, Stream stream, Address& address);
   Status free(Address address, Stream stream);
   Status record_stream(Address address, Stream stream);
   Status block_info(Address address, gpupool_block_t& block);

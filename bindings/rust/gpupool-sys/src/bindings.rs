@@ -740,6 +740,14 @@ extern "C" {
         stream: gpupool_stream_t,
         out_ptr: *mut gpupool_ptr_t,
     ) -> gpupool_status_t;
+    #[doc = " As gpupool_malloc, a block that begins where the block behind ends, so that the two can be used as one: for\n callers that divide their blocks themselves and need more room in place. Both are of one stream, and either\n both of up to 1 MiB or both larger. The pool creates or moves there exactly what is missing. behind 0: the\n block begins where there are addresses for many more behind it. A block ends at its address plus its\n allocated bytes: sizes that are multiples of 512 leave no gap. Each is freed by itself. Costs as much as a\n malloc that finds nothing cached. Since 0.2.\n Errors: as gpupool_malloc; UNKNOWN_POINTER (behind is not a live block's address); UNAVAILABLE (what lies\n there is in use, or another stream's; memory that comes with addresses of its own; a pool with debug\n modes)."]
+    pub fn gpupool_malloc_behind(
+        pool: *mut gpupool_t,
+        size: u64,
+        behind: gpupool_ptr_t,
+        stream: gpupool_stream_t,
+        out_ptr: *mut gpupool_ptr_t,
+    ) -> gpupool_status_t;
     #[doc = " Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A\n stream other than the block's counts as gpupool_record_stream, and so does the number of the block's stream\n once that was released, for a new stream may have it. GPUPOOL_STREAM_UNKNOWN holds the memory back\n until all streams that the pool has seen have passed. Pointer 0 does nothing. Never waits for the GPU.\n Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT."]
     pub fn gpupool_free(
         pool: *mut gpupool_t,

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that lie directly behind others, for callers that divide them.
+#include "pool/contract.hpp"
+
+namespace pool_test {
+namespace {
+
+class Behind : public Contract {
+ protected:
+  static gpupool_status_t get(gpupool_t* pool, uint64_t size, gpupool_ptr_t behind, gpupool_stream_t stream,
+                              gpupool_ptr_t& block) {
+    return gpupool_malloc_behind(pool, size, behind, stream, &block);
+  }
+  static gpupool_ptr_t malloc(PoolUnderTest& pool, uint64_t size, gpupool_ptr_t behind,
+                              gpupool_stream_t stream) {
+    gpupool_ptr_t block = 0;
+    EXPECT_TRUE(ok(get(pool, size, behind, stream, block)));
+    return block;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, Behind, testing::ValuesIn(variants_where([](const Variant& variant) {
+                           return variant.mode == GPUPOOL_MODE_VMM;
+                         })),
+                         name_of);
+
+TEST_P(Behind, TakesExactlyWhatItAsksFor) {
+  PoolUnderTest pool(config());
+  const gpupool_stream_t stream = new_stream();
+  gpupool_ptr_t last = malloc(pool, 6 * kMiB, 0, stream);
+  uint64_t total = 6 * kMiB;
+  for (const uint64_t size : {2 * kMiB, 30 * kMiB, 4 * kMiB, 100 * kMiB}) {
+    const gpupool_ptr_t next = malloc(pool, size, last, stream);
+    const gpupool_block_t before = pool.info(last);
+    EXPECT_EQ(next, before.address + before.allocated_bytes);
+    total += size;
+    EXPECT_EQ(pool.reserved(), total);
+    last = next;
+  }
+  EXPECT_TRUE(ok(gpupool_validate(pool)));
+  for (const gpupool_block_t& block : pool.snapshot().blocks) pool.free(block.address, stream);
+}
+
+TEST_P(Behind, MovesWhatOthersHaveFreed) {
+  PoolUnderTest pool(config());
+  const gpupool_stream_t stream = new_stream();
+  const gpupool_stream_t other = new_stream();
+  const gpupool_ptr_t first = malloc(pool, 2 * kMiB, 0, stream);
+  pool.free(pool.malloc(64 * kMiB, other), other);
+  pool.synchronize();
+  const gpupool_ptr_t second = malloc(pool, 64 * kMiB, first, stream);
+  EXPECT_EQ(second, first + 2 * kMiB);
+  EXPECT_EQ(pool.reserved(), 66 * kMiB);
+  pool.free(first, stream);
+  pool.free(second, stream);
+}
+
+TEST_P(Behind, RunsDoNotStandInEachOthersWay) {
+  PoolUnderTest pool(config());
+  const gpupool_stream_t stream = new_stream();
+  constexpr size_t kRuns = 40;
+  std::vector<gpupool_ptr_t> last(kRuns);
+  for (gpupool_ptr_t& run : last) run = malloc(pool, 2 * kMiB, 0, stream);
+  for (int round = 0; round < 3; ++round) {
+    for (gpupool_ptr_t& run : last) run = malloc(pool, 2 * kMiB, run, stream);
+  }
+  EXPECT_EQ(pool.reserved(), kRuns * 8 * kMiB);
+  for (const gpupool_block_t& block : pool.snapshot().blocks) pool.free(block.address, stream);
+}
+
+TEST_P(Behind, IsRefusedWhereAddressesAreInUse) {
+  PoolUnderTest pool(config());
+  const gpupool_stream_t stream = new_stream();
+  const gpupool_ptr_t first = malloc(pool, 4 * kMiB, 0, stream);
+  const gpupool_ptr_t second = malloc(pool, 4 * kMiB, first, stream);
+  gpupool_ptr_t block = 1;
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_UNAVAILABLE, get(pool, 2 * kMiB, first, stream, block)));
+  EXPECT_EQ(block, 0u);
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_UNAVAILABLE, get(pool, 2 * kMiB, second, new_stream(), block)))
+      << "they are another stream's";
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, get(pool, 2 * kMiB, first + 512, stream, block)));
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, get(pool, 2 * kMiB, 512, stream, block)));
+  EXPECT_EQ(pool.reserved(), 8 * kMiB);
+  // What was freed there is free again.
+  pool.free(second, stream);
+  pool.empty();
+  EXPECT_EQ(malloc(pool, 8 * kMiB, first, stream), second);
+  pool.free(second, stream);
+  pool.free(first, stream);
+}
+
+TEST_P(Behind, AShortageChangesNothing) {
+  PoolUnderTest pool(config_with_limit(64 * kMiB));
+  const gpupool_stream_t stream = new_stream();
+  const gpupool_ptr_t first = malloc(pool, 20 * kMiB, 0, stream);
+  gpupool_ptr_t block = 0;
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, get(pool, 46 * kMiB, first, stream, block)));
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, get(pool, 46 * kMiB, 0, stream, block)));
+  EXPECT_EQ(pool.reserved(), 20 * kMiB);
+  block = malloc(pool, 44 * kMiB, first, stream);
+  pool.free(block, stream);
+  pool.free(first, stream);
+}
+
+}  // namespace
+}  // namespace pool_test
