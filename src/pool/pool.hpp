@@ -98,6 +98,11 @@ class Pool {
     const Lock lock = enter();
     statistics_.reset_peaks();
   }
+  Status count_parts(int32_t what, SizeGroup group, const Amounts& parts, int32_t change) {
+    const Lock lock = enter();
+    statistics_.count_parts(what, group, parts, change);
+    return kSuccess;
+  }
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
   std::string report();
   Status validate();

@@ -20,6 +20,7 @@ static void test_bad_pool(gpupool_t* pool) {
   block = 1;
   FAILS(INVALID, gpupool_malloc_behind(pool, 512, 0, 0, &block));
   CHECK(block == 0);
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_LIVE, 1, 0, 1, 512, 512));
   FAILS(INVALID, gpupool_free(pool, 512, 0));
   FAILS(INVALID, gpupool_record_stream(pool, 512, 1));
   gpupool_block_t description;

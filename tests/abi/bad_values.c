@@ -146,6 +146,10 @@ static void test_sizes(gpupool_t* pool) {
   nothing = 1;
   OK(gpupool_malloc_behind(pool, 0, 0, 0, &nothing));
   CHECK(nothing == 0);
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_CACHED, 1, 0, 1, 512, 512));
+  FAILS(INVALID, gpupool_count_parts(pool, -1, 1, 0, 1, 512, 512));
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_LIVE, 0, 0, 1, 512, 512));
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_LIVE, 2, 0, 1, 512, 512));
 }
 
 static void test_streams(gpupool_t* pool, gpupool_ptr_t live) {

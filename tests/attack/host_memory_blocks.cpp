@@ -186,6 +186,13 @@ std::vector<Call> calls_of_blocks() {
          OK(gpupool_free(w.pool, next, w.a));
          return second;
        }},
+      {"count_parts", furnish,
+       [](World& w) {
+         const Status status = gpupool_count_parts(w.pool, GPUPOOL_BLOCK_LIVE, 1, 0, 1, 512, 512);
+         if (status == GPUPOOL_SUCCESS)
+           OK(gpupool_count_parts(w.pool, GPUPOOL_BLOCK_LIVE, -1, 0, 1, 512, 512));
+         return status;
+       }},
       {"announce_capture", furnish,
        [](World& w) {
          const Status status = gpupool_announce_capture(w.pool, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that lie directly behind others, for callers that divide them.
+// Blocks that lie directly behind others, for callers that divide them, and what statistics count of these.
 #include "pool/contract.hpp"
 
 namespace pool_test {
@@ -100,6 +100,64 @@ TEST_P(Behind, AShortageChangesNothing) {
   block = malloc(pool, 44 * kMiB, first, stream);
   pool.free(block, stream);
   pool.free(first, stream);
+}
+
+class Parts : public Behind {
+ protected:
+  static void count(gpupool_t* pool, int32_t what, int32_t change, uint64_t size, bool is_small = false) {
+    EXPECT_TRUE(ok(gpupool_count_parts(pool, what, change, is_small ? 1 : 0, 1, size, size - 100)));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, Parts, testing::ValuesIn(controlled_variants()), name_of);
+
+TEST_P(Parts, CountInPlaceOfTheBlockThatIsDivided) {
+  PoolUnderTest pool(config());
+  const gpupool_ptr_t other = pool.malloc(10 * kMiB);
+  const gpupool_ptr_t block = pool.malloc(100 * kMiB);
+  count(pool, 0, 1, 100 * kMiB);
+  EXPECT_TRUE(ok(gpupool_reset_peaks(pool)));
+  EXPECT_EQ(pool.stats().all.allocated_bytes.current, 10 * kMiB);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.peak, 10 * kMiB);
+  EXPECT_EQ(pool.stats().all.allocated_blocks.current, 1u);
+  EXPECT_LT(pool.stats().cached_bytes, 100 * kMiB) << "it serves no other malloc";
+  count(pool, GPUPOOL_BLOCK_LIVE, 1, 30 * kMiB);
+  count(pool, GPUPOOL_BLOCK_LIVE, 1, 20 * kKiB, true);
+  EXPECT_EQ(pool.stats().large.allocated_bytes.current, 40 * kMiB);
+  EXPECT_EQ(pool.stats().small.allocated_bytes.current, 20 * kKiB);
+  EXPECT_EQ(pool.stats().small.requested_bytes.current, 20 * kKiB - 100);
+  EXPECT_EQ(pool.stats().all.allocated_blocks.current, 3u);
+  count(pool, GPUPOOL_BLOCK_LIVE, -1, 20 * kKiB, true);
+  // A part that is freed and still in use.
+  count(pool, GPUPOOL_BLOCK_LIVE, -1, 30 * kMiB);
+  count(pool, GPUPOOL_BLOCK_PENDING, 1, 30 * kMiB);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.current, 10 * kMiB);
+  EXPECT_EQ(pool.stats().all.active_bytes.current, 40 * kMiB);
+  count(pool, GPUPOOL_BLOCK_PENDING, -1, 30 * kMiB);
+  // Peaks, of what was live at a time.
+  pool.free(pool.malloc(25 * kMiB));
+  const gpupool_stats_t stats = pool.stats();
+  EXPECT_EQ(stats.large.allocated_bytes.peak, 40 * kMiB);
+  EXPECT_EQ(stats.all.allocated_bytes.peak, 40 * kMiB + 20 * kKiB);
+  EXPECT_EQ(stats.all.active_bytes.peak, 40 * kMiB + 20 * kKiB);
+  EXPECT_EQ(stats.all.allocated_blocks.total_allocated, 4u);
+  EXPECT_EQ(stats.all.allocated_blocks.total_freed, 3u);
+  // The block goes.
+  pool.free(block);
+  count(pool, 0, -1, 100 * kMiB);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.current, 10 * kMiB);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.peak, 40 * kMiB + 20 * kKiB);
+  EXPECT_EQ(pool.stats().all.allocated_blocks.current, 1u);
+  pool.free(other);
+  EXPECT_EQ(pool.stats().all.allocated_blocks.total_freed, 4u);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.current, 0u);
+}
+
+TEST_P(Parts, WhatNobodyHasIsNothing) {
+  PoolUnderTest pool(config());
+  count(pool, GPUPOOL_BLOCK_LIVE, -1, kMiB);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.current, 0u);
+  EXPECT_EQ(pool.stats().all.allocated_bytes.peak, 0u);
 }
 
 }  // namespace

@@ -347,6 +347,7 @@ const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_dest
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> gpupool_status_t = gpupool_malloc;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> gpupool_status_t = gpupool_malloc_aligned;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, gpupool_ptr_t, gpupool_stream_t, *mut gpupool_ptr_t) -> gpupool_status_t = gpupool_malloc_behind;
+const _: unsafe extern "C" fn(*mut gpupool_t, i32, i32, i32, u64, u64, u64) -> gpupool_status_t = gpupool_count_parts;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, gpupool_stream_t) -> gpupool_status_t = gpupool_free;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, gpupool_stream_t) -> gpupool_status_t = gpupool_record_stream;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut gpupool_block_t, usize) -> gpupool_status_t = gpupool_block_info;
