@@ -84,8 +84,9 @@ class Heap : NoCopy {
   /// The place at `address`; false if not all of it is free, and this heap's.
   bool find_window(Address address, uint64_t size, Window& window) const noexcept;
 
-  /// Where the first of many blocks can begin that are to lie behind each other: the start of a region that
-  /// is all bare, or the middle of the largest bare range. False if less than `least` is bare from there on.
+  /// Where the first of many blocks can begin that are to lie behind each other: a hole that others have
+  /// left, the start of a region that is all bare, or the middle of the largest bare range. False if less
+  /// than `least` is free from there on.
   bool find_room(uint64_t least, Address& address) const noexcept;
 
   /// The first unbacked part of a window at or after `from`; false when there is none.

@@ -63,6 +63,14 @@ bool Heap::find_window(Address address, uint64_t size, Window& window) const noe
 }
 
 bool Heap::find_room(uint64_t least, Address& address) const noexcept {
+  int tried = 0;
+  for (const Range* hole = holes_.top_bin(); hole != nullptr && tried < policy::kPlaces;
+       hole = holes_.walk_down(hole), ++tried) {
+    if (hole->prev != nullptr && !is_free_in(this, hole->prev)) continue;  // another may go on there
+    address = hole->address;
+    const bool goes_on = is_free_in(this, hole->next);
+    if ((goes_on ? hole->next->end() : hole->end()) - address >= least) return true;
+  }
   const Range* bare = bare_.top_bin();
   if (bare == nullptr) return false;
   const bool is_whole = bare->size == bare->region->size;

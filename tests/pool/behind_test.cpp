@@ -68,6 +68,22 @@ TEST_P(Behind, RunsDoNotStandInEachOthersWay) {
   for (const gpupool_block_t& block : pool.snapshot().blocks) pool.free(block.address, stream);
 }
 
+/// As programs do that capture a graph anew for each batch: only the first makes driver calls.
+TEST_P(Behind, WhatARunHasLeftServesTheNext) {
+  PoolUnderTest pool(config());
+  const gpupool_stream_t stream = new_stream();
+  uint64_t maps = 0;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<gpupool_ptr_t> blocks{malloc(pool, 10 * kMiB, 0, stream)};
+    for (const uint64_t size : {4 * kMiB, 30 * kMiB})
+      blocks.push_back(malloc(pool, size, blocks.back(), stream));
+    for (const gpupool_ptr_t block : blocks) pool.free(block, stream);
+    if (round == 0) maps = pool.stats().driver.map.count;
+  }
+  EXPECT_EQ(pool.stats().driver.map.count, maps);
+  EXPECT_EQ(pool.reserved(), 44 * kMiB);
+}
+
 TEST_P(Behind, IsRefusedWhereAddressesAreInUse) {
   PoolUnderTest pool(config());
   const gpupool_stream_t stream = new_stream();

@@ -44,7 +44,7 @@ Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Ad
   Range* block = nullptr;
   Request request{user, *state, allocated_size(size), alignment};
   if (behind != nullptr) {
-    if (const Status status = find_place(*behind, request); status != kSuccess) return status;
+    if (const Status status = find_place(lock, *behind, request); status != kSuccess) return status;
   }
   const Status status = provide(lock, waiting, request, block);
   pool_.streams.leave_event(user, *state);  // behind what caches held, too
@@ -55,14 +55,18 @@ Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Ad
   return kSuccess;
 }
 
-/// The lock is given up until the block is there: what was free may not be so any more.
-Status SlowMalloc::find_place(Address behind, Request& request) {
-  if (behind == 0) return source_.find_room(request.heap(), request.bytes, request.at);
+/// What caches keep there becomes free. The lock is given up until the block is there: then it may not be so
+/// any more.
+Status SlowMalloc::find_place(PoolLock& lock, Address behind, Request& request) {
+  StreamHeap& heap = request.heap();
+  if (!reclaimer_.keeps_caches(heap.group(), request.hole()))
+    (void)reclaimer_.drain_stream(lock, heap.lane_stream(), heap.group(), policy::kDrainBlocks);
+  if (behind == 0) return source_.find_room(heap, request.bytes, request.at);
   const Range* block = find_live(pool_.space, behind);
   if (block == nullptr) return not_a_block(pool_.space, behind);
   request.at = block->end();
   Window window;
-  if (request.heap().find_window(request.at, request.bytes, window)) return kSuccess;
+  if (heap.find_window(request.at, request.bytes, window)) return kSuccess;
   return fail(GPUPOOL_ERROR_UNAVAILABLE, "there are no %" PRIu64 " free bytes behind 0x%" PRIx64,
               request.bytes, behind);
 }

@@ -48,7 +48,7 @@ class SlowMalloc : NoCopy {
   void assign_block(Range* block, ThreadCache& cache, uint64_t requested, WatchedCall& seen) noexcept;
 
  private:
-  Status find_place(Address behind, Request& request);
+  Status find_place(PoolLock& lock, Address behind, Request& request);
   Status provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
   Status find_or_grow(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
   Range* allocate_from_heap(PoolLock& lock, const Request& request);
