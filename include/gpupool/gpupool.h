@@ -904,6 +904,32 @@ GPUPOOL_API gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpup
 GPUPOOL_API gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
                                                     gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 
+/* As gpupool_malloc, a block that begins where the block behind ends, so that the two can be used as one: for
+ * callers that divide their blocks themselves and need more room in place. Both are of one stream, and either
+ * both of up to 1 MiB or both larger. The pool creates or moves there exactly what is missing. behind 0: the
+ * block begins where there are addresses for many more behind it. A block ends at its address plus its
+ * allocated bytes: sizes that are multiples of 512 leave no gap. Each is freed by itself. Costs as much as a
+ * malloc that finds nothing cached. Since 0.2.
+ * Errors: as gpupool_malloc; UNKNOWN_POINTER (behind is not a live block's address); UNAVAILABLE (what lies
+ * there is in use, or another stream's; memory that comes with addresses of its own; a pool with debug
+ * modes). */
+GPUPOOL_API gpupool_status_t gpupool_malloc_behind(gpupool_t* pool, uint64_t size, gpupool_ptr_t behind,
+                                                   gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
+
+/* Counts parts that the caller makes of blocks of the pool, in place of these blocks, in gpupool_stats: in
+ * allocated_blocks, allocated_bytes, active_*, requested_bytes and their peaks, which are as exact as for the
+ * pool's own blocks. what is 0 for blocks that the caller divides, which then count no more;
+ * GPUPOOL_BLOCK_LIVE for parts that it hands out, GPUPOOL_BLOCK_PENDING for parts that are freed and still in
+ * use. change is 1 if so many come, -1 if they go. is_small: whether they count as small; blocks, as the pool
+ * has them. Tell of a block that is divided right after its malloc, and that it no more is right after its
+ * free: then peaks are too high by what is not yet handed out of it, and never too low. Takes the pool's lock
+ * and looks at all threads' caches. reserved_bytes, cached_bytes, reports and samples stay the pool's own,
+ * and so does what the pool decides by. Since 0.2. Errors: INVALID_ARGUMENT (no such what or change), FORKED.
+ */
+GPUPOOL_API gpupool_status_t gpupool_count_parts(gpupool_t* pool, int32_t what, int32_t change,
+                                                 int32_t is_small, uint64_t blocks, uint64_t bytes,
+                                                 uint64_t requested_bytes);
+
 /* Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A
  * stream other than the block's counts as gpupool_record_stream, and so does the number of the block's stream
  * once that was released, for a new stream may have it. GPUPOOL_STREAM_UNKNOWN holds the memory back

@@ -74,6 +74,24 @@ gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t
   return malloc_aligned(pool, size, std::max(alignment, kUnit), stream, out_ptr);
 }
 
+gpupool_status_t gpupool_malloc_behind(gpupool_t* pool, uint64_t size, gpupool_ptr_t behind,
+                                       gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
+  if (out_ptr == nullptr) return refuse_null("out_ptr");
+  *out_ptr = 0;
+  return on_pool(pool, [&](Pool& self) { return self.malloc_behind(size, behind, stream, *out_ptr); });
+}
+
+gpupool_status_t gpupool_count_parts(gpupool_t* pool, int32_t what, int32_t change, int32_t is_small,
+                                     uint64_t blocks, uint64_t bytes, uint64_t requested_bytes) {
+  if (what != 0 && what != GPUPOOL_BLOCK_LIVE && what != GPUPOOL_BLOCK_PENDING)
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "what is %d, not 0, GPUPOOL_BLOCK_LIVE or _PENDING", what);
+  if (change != 1 && change != -1)
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "change is %d, not 1 or -1", change);
+  const SizeGroup group = is_small != 0 ? SizeGroup::small : SizeGroup::large;
+  const Amounts parts{requested_bytes, bytes, blocks};
+  return on_pool(pool, [&](Pool& self) { return self.count_parts(what, group, parts, change); });
+}
+
 gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
   if (!is_live(pool)) [[unlikely]]
     return free_late(pool, ptr, stream);

@@ -55,6 +55,12 @@ struct Amounts {
     allocated = std::max(allocated, other.allocated);
     blocks = std::max(blocks, other.blocks);
   }
+  /// What a sum modulo 2^64 has below zero becomes 0.
+  void end_at_zero() noexcept {
+    for (uint64_t* each : {&requested, &allocated, &blocks}) {
+      if (*each > INT64_MAX) *each = 0;
+    }
+  }
   friend Amounts operator+(Amounts a, const Amounts& b) noexcept { return a += b; }
   friend Amounts operator-(Amounts a, const Amounts& b) noexcept { return a -= b; }
   friend bool operator==(const Amounts&, const Amounts&) = default;
@@ -227,6 +233,10 @@ class Counters {
       }
     });
     for (size_t at = 0; at < reached.size(); ++at) {
+      for (const Peaks& sums : {with_parts(reached[at], at), with_parts(now[at], at)}) {
+        peaks_with_parts_[at].live.raise_to(sums.live);
+        peaks_with_parts_[at].active.raise_to(sums.active);
+      }
       peaks_[at].live.raise_to(reached[at].live);
       peaks_[at].live.raise_to(now[at].live);
       peaks_[at].active.raise_to(reached[at].active);
@@ -239,19 +249,75 @@ class Counters {
   template <typename ForEach>
   void reset_peaks(ForEach for_each) noexcept {
     peaks_ = {};
-    for_each([](CounterShard& shard) { shard.reached_ = {}; });
+    peaks_with_parts_ = {};
+    begin_anew(for_each);
+    fold(for_each);
+  }
+
+  /// What counts beside the shards: parts that callers make of blocks, less the blocks that they divide. Each
+  /// figure is modulo 2^64, for it may be below zero. So may the sum with all shards be, while a block is
+  /// free already and still counts as divided.
+  struct Parts {
+    Amounts total;
+    Amounts live;
+    Amounts pending;
+  };
+  const Parts& parts(SizeGroup group) const noexcept {
+    return parts_by_group_[static_cast<size_t>(index_of(group))];
+  }
+  /// Adds a change. What shards have reached so far was before it: folds on both sides of it. `for_each` as
+  /// above.
+  template <typename ForEach>
+  void add_parts(ForEach for_each, SizeGroup group, const Parts& change) noexcept {
+    fold(for_each);
+    begin_anew(for_each);
+    const auto which = static_cast<size_t>(index_of(group));
+    parts_by_group_[which].total += change.total;
+    parts_by_group_[which].live += change.live;
+    parts_by_group_[which].pending += change.pending;
+    for (const size_t at : {which, size_t{kGroups}}) {
+      parts_[at].live += change.live;
+      parts_[at].active += change.live + change.pending;
+    }
     fold(for_each);
   }
 
   const Peaks& peak(SizeGroup group) const noexcept { return peaks_[static_cast<size_t>(index_of(group))]; }
   const Peaks& peak_all() const noexcept { return peaks_[kGroups]; }
+  /// The same, as statistics show them.
+  const Peaks& peak_with_parts(SizeGroup group) const noexcept {
+    return peaks_with_parts_[static_cast<size_t>(index_of(group))];
+  }
+  const Peaks& peak_all_with_parts() const noexcept { return peaks_with_parts_[kGroups]; }
 
  private:
-  /// Each shard's part of the distance to the peak: it can rise by that without a new peak.
-  static Amounts part(const Amounts& peak, const Amounts& now, uint64_t shards) noexcept {
-    return {(peak.requested - std::min(peak.requested, now.requested)) / shards,
-            (peak.allocated - std::min(peak.allocated, now.allocated)) / shards,
-            (peak.blocks - std::min(peak.blocks, now.blocks)) / shards};
+  Peaks with_parts(Peaks sums, size_t at) const noexcept {
+    sums.live += parts_[at].live;
+    sums.active += parts_[at].active;
+    sums.live.end_at_zero();
+    sums.active.end_at_zero();
+    return sums;
+  }
+
+  static Amounts distance(const Amounts& peak, const Amounts& now) noexcept {
+    return {peak.requested - std::min(peak.requested, now.requested),
+            peak.allocated - std::min(peak.allocated, now.allocated),
+            peak.blocks - std::min(peak.blocks, now.blocks)};
+  }
+
+  /// Each shard's part of the distance to the nearer of two peaks: it can rise by that without a new one.
+  static Amounts part(const Amounts& one, const Amounts& other, uint64_t shards) noexcept {
+    return {std::min(one.requested, other.requested) / shards,
+            std::min(one.allocated, other.allocated) / shards, std::min(one.blocks, other.blocks) / shards};
+  }
+
+  /// Has every shard forget what it reached, and was allowed to reach.
+  template <typename ForEach>
+  static void begin_anew(ForEach for_each) noexcept {
+    for_each([](CounterShard& shard) {
+      for (size_t at = 0; at < CounterShard::kSums; ++at)
+        shard.reached_[at] = {shard.live_of(at), shard.live_of(at) + shard.pending_of(at)};
+    });
   }
 
   template <typename ForEach>
@@ -263,8 +329,12 @@ class Counters {
         const Amounts live = shard.live_of(at);
         const Amounts active = live + shard.pending_of(at);
         CounterShard::Level& reached = shard.reached_[at];
-        reached.live = live + part(peaks_[at].live, now[at].live, shards);
-        reached.active = active + part(peaks_[at].active, now[at].active, shards);
+        const Peaks& other = peaks_with_parts_[at];
+        const Peaks shown = with_parts(now[at], at);
+        reached.live =
+            live + part(distance(peaks_[at].live, now[at].live), distance(other.live, shown.live), shards);
+        reached.active = active + part(distance(peaks_[at].active, now[at].active),
+                                       distance(other.active, shown.active), shards);
         shard.allowed_[at] = {live + kLeast, active + kLeast};
         shard.allowed_[at].live.raise_to(reached.live);
         shard.allowed_[at].active.raise_to(reached.active);
@@ -273,7 +343,10 @@ class Counters {
     });
   }
 
-  std::array<Peaks, CounterShard::kSums> peaks_{};
+  std::array<Peaks, CounterShard::kSums> peaks_{};             // of the pool's own blocks, which decide
+  std::array<Peaks, CounterShard::kSums> peaks_with_parts_{};  // which are shown
+  std::array<Parts, kGroups> parts_by_group_{};
+  std::array<Peaks, CounterShard::kSums> parts_{};  // the same, as peaks need it
 };
 
 }  // namespace gpupool::internal

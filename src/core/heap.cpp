@@ -70,9 +70,18 @@ Range* Heap::make_free(Range* block, State state) noexcept {
 
 Range* Heap::allocate(uint64_t size, uint64_t alignment, bool exhaustive) {
   Range* hole = holes_.find(size + alignment - kUnit, exhaustive);
-  if (hole == nullptr) return nullptr;
+  return hole != nullptr ? cut_block(hole, align_up(hole->address, alignment), size) : nullptr;
+}
+
+Range* Heap::allocate_at(Address address, uint64_t size) {
+  Range* hole = range_at(address);
+  const bool has_room =
+      hole != nullptr && hole->heap == this && hole->is(State::hole) && hole->end() - address >= size;
+  return has_room ? cut_block(hole, address, size) : nullptr;
+}
+
+Range* Heap::cut_block(Range* hole, Address start, uint64_t size) {
   space_.store.reserve(2);
-  const Address start = align_up(hole->address, alignment);
   space_.map.prepare(start);
   Range* block = isolate(hole, start, size);
   block->set(Tag::of_new_block());
@@ -192,6 +201,14 @@ Range* Heap::range_around(const Region& region, Address address) const noexcept 
   if (before != nullptr && before->region == &region) range = before;
   while (range->end() <= address) range = range->next;
   return range;
+}
+
+/// The range that holds `address`, of whichever heap; null where no region is.
+Range* Heap::range_at(Address address) const noexcept {
+  const auto region = std::find_if(space_.regions.begin(), space_.regions.end(), [&](const Region& each) {
+    return each.base <= address && address < each.end();
+  });
+  return region != space_.regions.end() ? range_around(*region, address) : nullptr;
 }
 
 void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept {

@@ -46,6 +46,9 @@ class Heap : NoCopy {
   /// Registers it in the address map. Throws std::bad_alloc before anything has changed.
   Range* allocate(uint64_t size, uint64_t alignment, bool exhaustive = false);
 
+  /// As allocate, a block that begins at `address`; null if no hole has room for it there.
+  Range* allocate_at(Address address, uint64_t size);
+
   /// Turns a block (live, cached or pending) into a hole. Chunks that become free are stamped with `epoch`.
   /// Never allocates.
   void free(Range* block, uint64_t epoch) noexcept;
@@ -82,6 +85,14 @@ class Heap : NoCopy {
   static constexpr size_t kMaxWindows = policy::kPlaces + 2;
   size_t find_windows(uint64_t size, uint64_t alignment,
                       std::array<Window, kMaxWindows>& windows) const noexcept;
+
+  /// The place at `address`; false if not all of it is free, and this heap's.
+  bool find_window(Address address, uint64_t size, Window& window) const noexcept;
+
+  /// Where the first of many blocks can begin that are to lie behind each other: a hole that others have
+  /// left, the start of a region that is all bare, or the middle of the largest bare range. False if less
+  /// than `least` is free from there on.
+  bool find_room(uint64_t least, Address& address) const noexcept;
 
   /// The first unbacked part of a window at or after `from`; false when there is none.
   bool next_gap(const Window& window, Address from, Gap& gap) const noexcept;
@@ -168,11 +179,13 @@ class Heap : NoCopy {
   template <typename Visit>
   static void for_free_chunks(const Window& window, Visit visit) noexcept;
   Range* cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept;
+  Range* cut_block(Range* hole, Address start, uint64_t size);
   void unlink(Range* block) noexcept;
   void unregister(const Range* block, uint64_t epoch) noexcept;
   Range* make_free(Range* block, State state) noexcept;
   FreeIndex& index_of_state(State state) noexcept { return state == State::hole ? holes_ : bare_; }
   Range* range_around(const Region& region, Address address) const noexcept;
+  Range* range_at(Address address) const noexcept;
   Range* isolate(Range* range, Address address, uint64_t size) noexcept;
   static bool extend(const Range* hole, uint64_t size, Window& window) noexcept;
 

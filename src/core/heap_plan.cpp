@@ -52,6 +52,32 @@ size_t Heap::find_windows(uint64_t size, uint64_t alignment,
   return count;
 }
 
+bool Heap::find_window(Address address, uint64_t size, Window& window) const noexcept {
+  const Range* first = range_at(address);
+  if (first == nullptr || first->region->end() - address < size) return false;
+  for (const Range* at = first; at != nullptr && at->address < address + size; at = at->next) {
+    if (!is_free_in(this, at)) return false;
+  }
+  window = {first->region, address, address + size};
+  return true;
+}
+
+bool Heap::find_room(uint64_t least, Address& address) const noexcept {
+  int tried = 0;
+  for (const Range* hole = holes_.top_bin(); hole != nullptr && tried < policy::kPlaces;
+       hole = holes_.walk_down(hole), ++tried) {
+    if (hole->prev != nullptr && !is_free_in(this, hole->prev)) continue;  // another may go on there
+    address = hole->address;
+    const bool goes_on = is_free_in(this, hole->next);
+    if ((goes_on ? hole->next->end() : hole->end()) - address >= least) return true;
+  }
+  const Range* bare = bare_.top_bin();
+  if (bare == nullptr) return false;
+  const bool is_whole = bare->size == bare->region->size;
+  address = is_whole ? bare->address : align_up(bare->address + bare->size / 2, kGranule);
+  return address < bare->end() && bare->end() - address >= least;
+}
+
 Cost Heap::cost(const Window& window, Supply supply, const ChunkSizer& sizer, uint64_t block) const noexcept {
   for_free_chunks(window, [&](const Chunk* chunk) { supply.remove(chunk->size); });
   Cost cost;

@@ -137,6 +137,9 @@ inline constexpr uint64_t kUnusedParts = 8;
 inline constexpr uint64_t kAddressParts = 64;
 inline constexpr uint64_t kSmallAddressParts = 16;
 inline constexpr uint64_t kLeastRegion = 64 * kMiB;
+/// Blocks that are to lie behind each other begin where at least one part in so many of a region is left for
+/// them. As each takes the middle of what was left, a region serves about so many.
+inline constexpr uint64_t kRunParts = 16;
 /// Chunks that captures left higher in their region than so many times what their heap holds move down: about
 /// once in so many captures, so that it costs little beside what captures themselves move.
 inline constexpr uint64_t kHighTimes = 64;

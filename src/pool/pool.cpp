@@ -205,6 +205,21 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   return is_shortage(status) ? explain_shortage(status, size) : status;
 }
 
+/// Blocks of debug modes have more around them than their callers ask for.
+Status Pool::malloc_behind(uint64_t size, Address behind, Stream stream, Address& address) {
+  if (debugger_ != nullptr)
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "in a pool with debug modes, no block lies directly behind another");
+  const bool is_first = ThreadSlots::find(state_.id) == nullptr;
+  if (is_first) open_cache();
+  idle_.begin_anew();
+  WatchedCall seen;
+  const Status status = slow_malloc_.malloc(size, kUnit, StreamUser(stream), address, seen, &behind);
+  watcher_.tell_malloc(seen);
+  if (is_first && ThreadSlots::is_ending()) ThreadSlots::forget(state_.id);
+  return is_shortage(status) ? explain_shortage(status, size) : status;
+}
+
 /// Adds to the thread's error where the memory is, and who holds most of it, and tells a recording.
 Status Pool::explain_shortage(Status status, uint64_t size) {
   watcher_.record_failure(size);

@@ -75,6 +75,7 @@ class Pool {
   // What the functions of gpupool.h with the same names do.
 
   Status malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address);
+  Status malloc_behind(uint64_t size, Address behind, Stream stream, Address& address);
   Status free(Address address, Stream stream);
   Status record_stream(Address address, Stream stream);
   Status block_info(Address address, gpupool_block_t& block);
@@ -96,6 +97,11 @@ class Pool {
   void reset_peaks() {
     const Lock lock = enter();
     statistics_.reset_peaks();
+  }
+  Status count_parts(int32_t what, SizeGroup group, const Amounts& parts, int32_t change) {
+    const Lock lock = enter();
+    statistics_.count_parts(what, group, parts, change);
+    return kSuccess;
   }
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
   std::string report();

@@ -17,6 +17,10 @@ static void test_bad_pool(gpupool_t* pool) {
   block = 1;
   FAILS(INVALID, gpupool_malloc_aligned(pool, 512, 512, 0, &block));
   CHECK(block == 0);
+  block = 1;
+  FAILS(INVALID, gpupool_malloc_behind(pool, 512, 0, 0, &block));
+  CHECK(block == 0);
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_LIVE, 1, 0, 1, 512, 512));
   FAILS(INVALID, gpupool_free(pool, 512, 0));
   FAILS(INVALID, gpupool_record_stream(pool, 512, 1));
   gpupool_block_t description;
@@ -175,6 +179,7 @@ static void test_null_outputs(void) {
   const gpupool_ptr_t block = new_block(pool, 512);
   FAILS(INVALID, gpupool_malloc(pool, 512, 0, NULL));
   FAILS(INVALID, gpupool_malloc_aligned(pool, 512, 512, 0, NULL));
+  FAILS(INVALID, gpupool_malloc_behind(pool, 512, 0, 0, NULL));
   FAILS(INVALID, gpupool_block_info(pool, block, NULL, sizeof(gpupool_block_t)));
   FAILS(INVALID, gpupool_stats(pool, NULL));
   FAILS(INVALID, gpupool_stream_create(pool, NULL));

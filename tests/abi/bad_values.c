@@ -130,6 +130,9 @@ static void test_sizes(gpupool_t* pool) {
     FAILS_EITHER(GPUPOOL_ERROR_OUT_OF_MEMORY, INVALID,
                  gpupool_malloc_aligned(pool, sizes[i], UINT64_C(2) << 20, 0, &block));
     CHECK(block == 0);
+    block = 1;
+    FAILS_EITHER(GPUPOOL_ERROR_OUT_OF_MEMORY, INVALID, gpupool_malloc_behind(pool, sizes[i], 0, 0, &block));
+    CHECK(block == 0);
   }
   const uint64_t alignments[] = {0, 3, 513, UINT64_C(4) << 20, UINT64_C(1) << 63, UINT64_MAX};
   for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; ++i) {
@@ -140,11 +143,21 @@ static void test_sizes(gpupool_t* pool) {
   gpupool_ptr_t nothing = 1;
   OK(gpupool_malloc(pool, 0, 0, &nothing));
   CHECK(nothing == 0);
+  nothing = 1;
+  OK(gpupool_malloc_behind(pool, 0, 0, 0, &nothing));
+  CHECK(nothing == 0);
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_CACHED, 1, 0, 1, 512, 512));
+  FAILS(INVALID, gpupool_count_parts(pool, -1, 1, 0, 1, 512, 512));
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_LIVE, 0, 0, 1, 512, 512));
+  FAILS(INVALID, gpupool_count_parts(pool, GPUPOOL_BLOCK_LIVE, 2, 0, 1, 512, 512));
 }
 
 static void test_streams(gpupool_t* pool, gpupool_ptr_t live) {
   gpupool_ptr_t block = 1;
   FAILS(INVALID, gpupool_malloc(pool, 512, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN, &block));
+  CHECK(block == 0);
+  block = 1;
+  FAILS(INVALID, gpupool_malloc_behind(pool, 512, 0, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN, &block));
   CHECK(block == 0);
   FAILS(INVALID, gpupool_record_stream(pool, live, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
   FAILS(INVALID, gpupool_release_capture(pool, 0));

@@ -174,6 +174,25 @@ std::vector<Call> calls_of_blocks() {
        }},
       {"release_capture", end_a_capture, [](World& w) { return gpupool_release_capture(w.pool, w.capture); },
        GPUPOOL_SUCCESS, kFalls},
+      {"malloc_behind", furnish,
+       [](World& w) {
+         gpupool_ptr_t run = 0;
+         const Status status = gpupool_malloc_behind(w.pool, 3 * kMiB, 0, w.a, &run);
+         if (status == GPUPOOL_ERROR_UNAVAILABLE) return GPUPOOL_SUCCESS;  // the driver chooses addresses
+         if (status != GPUPOOL_SUCCESS) return status;
+         gpupool_ptr_t next = 0;
+         const Status second = gpupool_malloc_behind(w.pool, 7 * kMiB, run, w.a, &next);
+         OK(gpupool_free(w.pool, run, w.a));
+         OK(gpupool_free(w.pool, next, w.a));
+         return second;
+       }},
+      {"count_parts", furnish,
+       [](World& w) {
+         const Status status = gpupool_count_parts(w.pool, GPUPOOL_BLOCK_LIVE, 1, 0, 1, 512, 512);
+         if (status == GPUPOOL_SUCCESS)
+           OK(gpupool_count_parts(w.pool, GPUPOOL_BLOCK_LIVE, -1, 0, 1, 512, 512));
+         return status;
+       }},
       {"announce_capture", furnish,
        [](World& w) {
          const Status status = gpupool_announce_capture(w.pool, 1);

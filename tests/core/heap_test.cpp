@@ -201,6 +201,39 @@ TEST_F(HeapTest, TakesTheSmallestHoleThatFits) {
   EXPECT_EQ(allocate(kGiB, kUnit), nullptr);
 }
 
+TEST_F(HeapTest, BlocksLieWhereTheyAreAsked) {
+  heap_.add_region(kBase, kGiB);
+  Address at = 0;
+  EXPECT_FALSE(heap_.find_room(2 * kGiB, at));
+  ASSERT_TRUE(heap_.find_room(kGiB, at));
+  EXPECT_EQ(at, kBase) << "all of the region is bare";
+  Window window;
+  ASSERT_TRUE(heap_.find_window(at, 8 * kMiB, window));
+  EXPECT_EQ(heap_.allocate_at(at, 8 * kMiB), nullptr) << "nothing backs it yet";
+  attach(window.region, at, new_chunk(8 * kMiB));
+  Range* first = heap_.allocate_at(at, 6 * kMiB);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->address, at);
+  // The next lies behind it, in what is backed and what is not.
+  EXPECT_FALSE(heap_.find_window(at, 2 * kMiB, window)) << "a block is there";
+  ASSERT_TRUE(heap_.find_window(first->end(), 6 * kMiB, window));
+  EXPECT_EQ(heap_.allocate_at(first->end(), 6 * kMiB), nullptr);
+  attach(window.region, at + 8 * kMiB, new_chunk(4 * kMiB));
+  Range* second = heap_.allocate_at(first->end(), 6 * kMiB);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->address, at + 6 * kMiB);
+  // Others begin in the middle of what is left.
+  ASSERT_TRUE(heap_.find_room(kGiB / 4, at));
+  EXPECT_GE(at, kBase + kGiB / 2);
+  EXPECT_FALSE(heap_.find_window(kBase + kGiB - 2 * kMiB, 4 * kMiB, window)) << "the region ends before";
+  EXPECT_FALSE(heap_.find_window(kBase - kGranule, kGranule, window));
+  EXPECT_EQ(heap_.allocate_at(kBase - kGranule, kGranule), nullptr);
+  expect_valid();
+  heap_.free(first, 1);
+  heap_.free(second, 1);
+  expect_valid();
+}
+
 TEST_F(HeapTest, ACostCountsWhatSupplyDoesNotCover) {
   heap_.add_region(kBase, kGiB);
   std::array<Window, Heap::kMaxWindows> windows;

@@ -60,6 +60,20 @@ TEST_P(Children, GetWhatTheParentHasCached) {
   parent.free(parent.malloc(60 * kMiB));
 }
 
+/// Each size takes only what the ones before lack, as a graph's captures with inputs of growing size need it.
+TEST_P(Children, GrowAtTheirEnds) {
+  if (variant().mode != GPUPOOL_MODE_VMM) GTEST_SKIP() << "the driver's memory has addresses of its own";
+  PoolUnderTest parent(config());
+  PoolUnderTest child(PoolUnderTest::child_of(parent));
+  const gpupool_stream_t stream = new_stream();
+  for (const uint64_t size : {20 * kMiB, 26 * kMiB, 32 * kMiB, 38 * kMiB, 44 * kMiB, 50 * kMiB}) {
+    std::vector<gpupool_ptr_t> blocks;
+    for (int i = 0; i < 3; ++i) blocks.push_back(child.malloc(size, stream));
+    for (const gpupool_ptr_t block : blocks) child.free(block, stream);
+  }
+  EXPECT_LE(child.reserved(), 152 * kMiB);  // 150, and what a chunk is larger than the last block needs
+}
+
 TEST_P(Children, KeepWhatTheyHaveMappedWhereItIs) {
   PoolUnderTest parent(config_with_limit(256 * kMiB));
   PoolUnderTest child(PoolUnderTest::child_of(parent));

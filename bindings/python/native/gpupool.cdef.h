@@ -347,6 +347,8 @@ gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool);
 gpupool_status_t gpupool_destroy(gpupool_t* pool);
 gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
+gpupool_status_t gpupool_malloc_behind(gpupool_t* pool, uint64_t size, gpupool_ptr_t behind, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
+gpupool_status_t gpupool_count_parts(gpupool_t* pool, int32_t what, int32_t change, int32_t is_small, uint64_t blocks, uint64_t bytes, uint64_t requested_bytes);
 gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream);
 gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream);
 gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block, size_t block_size);

@@ -31,6 +31,15 @@ Status Addresses::find_places(Heap& heap, uint64_t bytes, uint64_t alignment, Wi
   return count != 0 ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a new region of addresses has no room");
 }
 
+Status Addresses::find_room(Heap& heap, uint64_t bytes, Address& address) {
+  if (heap.find_room(std::max(bytes, region_size(heap.group()) / policy::kRunParts), address))
+    return kSuccess;
+  if (const Status status = add_region(heap, bytes); status != kSuccess) return status;
+  return heap.find_room(bytes, address)
+             ? kSuccess
+             : fail(GPUPOOL_ERROR_INTERNAL, "a new region of addresses has no room");
+}
+
 /// How many addresses a heap gets at a time: as many as the device has memory. They cost nothing, so holes in
 /// them never matter. But a process has only 2^47 addresses, and its other libraries want some too. So pools
 /// share half of them, and a region gets at most a part of what is left: hundreds of heaps get the full size,

@@ -22,6 +22,9 @@ class Addresses {
   /// none. OUT_OF_MEMORY if the driver has none. Throws std::bad_alloc.
   Status find_places(Heap& heap, uint64_t bytes, uint64_t alignment, Windows& windows, size_t& count);
 
+  /// Where the first of many blocks can begin that are to lie behind each other. Throws std::bad_alloc.
+  Status find_room(Heap& heap, uint64_t bytes, Address& address);
+
   /// Reserves a region of at least `bytes` for a heap: as large as suits the heap, or less if the driver has
   /// too little left. Throws std::bad_alloc.
   Status add_region(Heap& heap, uint64_t bytes);

@@ -12,6 +12,9 @@ class ChunkSource final : public Source {
   explicit ChunkSource(PoolState& pool) : pool_(pool), addresses_(pool.device, pool.shortages.no_addresses) {}
 
   Status grow(Lock& lock, const Request& request, bool capturing) override;
+  Status find_room(StreamHeap& heap, uint64_t bytes, Address& address) override {
+    return addresses_.find_room(heap, bytes, address);
+  }
   Status reserve(Lock& lock, StreamState& state, uint64_t target) override;
   Status release(Lock& lock, uint64_t target, bool is_asked_for, bool& blocked) override;
   void release_surplus(Lock& lock, uint64_t kept) noexcept override;

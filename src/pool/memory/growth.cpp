@@ -2,6 +2,7 @@
 #include "pool/memory/growth.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 
 #include "base/defer.hpp"
 #include "base/reserve.hpp"
@@ -95,11 +96,9 @@ uint64_t Growth::missing(const Window& window) const {
 /// Tries the cheapest place first. If that cannot be backed, the place with most room takes chunks of any
 /// size and, as a last resort, busy chunks of other streams.
 Status Growth::run() {
-  const uint64_t alignment = request_.alignment;
   Windows windows;
   size_t count = 0;
-  const Status found = addresses_.find_places(heap_, bytes_, alignment, windows, count);
-  if (found != kSuccess) return found;
+  if (const Status found = find_places(windows, count); found != kSuccess) return found;
   choose_source(cheapest(windows, count));
   count_supply();
   Status status = back_window(cheapest(windows, count));
@@ -107,11 +106,21 @@ Status Growth::run() {
     if (!is_shortage(status)) break;
     if (busy && capturing_) break;
     busy_ = busy;
-    count = heap_.find_windows(bytes_, alignment, windows);
-    if (count == 0) break;  // the place was lost to a mapping that could not be undone
+    // The place may be lost to a mapping that could not be undone.
+    if (request_.at == 0 ? (count = heap_.find_windows(bytes_, request_.alignment, windows)) == 0
+                         : !heap_.find_window(request_.at, bytes_, windows[0]))
+      break;
     status = back_window(windows[count - 1]);
   }
   return status;
+}
+
+/// At least one; where the request says where, only that.
+Status Growth::find_places(Windows& windows, size_t& count) {
+  if (request_.at == 0) return addresses_.find_places(heap_, bytes_, request_.alignment, windows, count);
+  count = 1;
+  if (heap_.find_window(request_.at, bytes_, windows[0])) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "the addresses at 0x%" PRIx64 " are in use", request_.at);
 }
 
 const Window& Growth::cheapest(const Windows& windows, size_t count) const {
@@ -319,7 +328,8 @@ Status Growth::wait_for(StreamState& from, uint64_t epoch) {
 /// Creates a chunk for part of a gap: of the sizer's size, or smaller if the limit or the device has no room,
 /// and as a last resort in place of older chunks that could not be used here.
 Status Growth::create_chunk(uint64_t need, uint64_t room, Chunk*& chunk) {
-  uint64_t size = sizer_.chunk_size(heap_.reserved(), bytes_, need, room);
+  // Whoever says where blocks go also says how much is to lie there.
+  uint64_t size = sizer_.chunk_size(heap_.reserved(), bytes_, need, request_.at == 0 ? room : need);
   for (;;) {
     const Status status = pool_.backing.create(size, chunk);
     if (!is_shortage(status)) return status;

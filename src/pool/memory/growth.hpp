@@ -27,6 +27,7 @@ class Growth : NoCopy {
   Status run();
 
  private:
+  Status find_places(Windows& windows, size_t& count);
   void choose_source(const Window& window);
   uint64_t missing(const Window& window) const;
   void choose_rung();

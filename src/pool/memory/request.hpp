@@ -13,6 +13,7 @@ struct Request {
   StreamState& state;  // of the stream, or of the capture on it
   uint64_t bytes;      // as allocated_size() gives them
   uint64_t alignment;
+  Address at = 0;  // where the block has to begin; 0: anywhere
 
   StreamHeap& heap() const noexcept { return state.heap(group_of(bytes)); }
   /// A hole of this size has room for it, wherever the hole begins.

@@ -13,6 +13,9 @@ class SegmentSource final : public Source {
   explicit SegmentSource(PoolState& pool) : pool_(pool) {}
 
   Status grow(Lock& lock, const Request& request, bool capturing) override;
+  Status find_room(StreamHeap&, uint64_t, Address&) override {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "memory of this pool comes with addresses of its own");
+  }
   Status reserve(Lock& lock, StreamState& state, uint64_t target) override;
   Status release(Lock& lock, uint64_t target, bool is_asked_for, bool& blocked) override;
   void release_surplus(Lock&, uint64_t) noexcept override {}  // the driver's free may wait for the GPU

@@ -24,6 +24,10 @@ class Source {
   /// room, and releasing idle memory could not make any. Throws std::bad_alloc.
   virtual Status grow(Lock& lock, const Request& request, bool capturing) = 0;
 
+  /// Where the first of many blocks can begin that are to lie behind each other. UNAVAILABLE where memory
+  /// comes with addresses of its own. Throws std::bad_alloc.
+  virtual Status find_room(StreamHeap& heap, uint64_t bytes, Address& address) = 0;
+
   /// Creates memory until `target` bytes are reserved, as holes in the stream's heap. Throws std::bad_alloc.
   virtual Status reserve(Lock& lock, StreamState& state, uint64_t target) = 0;
 

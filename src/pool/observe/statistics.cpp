@@ -12,7 +12,7 @@ namespace gpupool::internal {
 namespace {
 
 gpupool_stat_t stat_of(uint64_t current, uint64_t peak, uint64_t allocated) noexcept {
-  return {current, std::max(peak, current), allocated, allocated - current};
+  return {current, std::max(peak, current), allocated, allocated - std::min(allocated, current)};
 }
 
 gpupool_stat_t stat_of(const Flow& flow) noexcept {
@@ -66,15 +66,27 @@ void Statistics::read(gpupool_stats_t& stats) noexcept {
     stats.hits += cache.counters.mallocs() - cache.counters.misses;
     stats.misses += cache.counters.misses;
   });
+  uint64_t divided = 0;  // bytes between the parts of blocks that callers divide
+  for (const SizeGroup which : {SizeGroup::small, SizeGroup::large}) {
+    const Counters::Parts& parts = pool_.counters.parts(which);
+    const auto at = static_cast<size_t>(index_of(which));
+    total[at] += parts.total;
+    live[at] += parts.live;
+    pending[at] += parts.pending;
+    divided -= parts.live.allocated + parts.pending.allocated;
+    live[at].end_at_zero();
+    pending[at].end_at_zero();
+  }
   const auto group = [&](SizeGroup which) {
     const auto at = static_cast<size_t>(index_of(which));
-    return group_of_stats(total[at], live[at], pending[at], pool_.counters.peak(which),
+    return group_of_stats(total[at], live[at], pending[at], pool_.counters.peak_with_parts(which),
                           pool_.ledger.reserved(which), pool_.ledger.chunks(which));
   };
   stats.small = group(SizeGroup::small);
   stats.large = group(SizeGroup::large);
-  stats.all = group_of_stats(total[0] + total[1], live[0] + live[1], pending[0] + pending[1],
-                             pool_.counters.peak_all(), pool_.ledger.reserved(), pool_.ledger.chunks());
+  stats.all =
+      group_of_stats(total[0] + total[1], live[0] + live[1], pending[0] + pending[1],
+                     pool_.counters.peak_all_with_parts(), pool_.ledger.reserved(), pool_.ledger.chunks());
   const Budget& budget = pool_.ledger.budget();
   stats.device = pool_.device.info().ordinal;
   stats.limit_bytes = budget.own_limit() == Budget::kNone ? 0 : budget.own_limit();
@@ -90,7 +102,7 @@ void Statistics::read(gpupool_stats_t& stats) noexcept {
   stats.releasable_bytes = releasable(pool_);
   const uint64_t used = stats.all.reserved_bytes.current;
   stats.slack_bytes = pool_.captures.kept_bytes();
-  stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current + stats.slack_bytes);
+  stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current + divided + stats.slack_bytes);
   stats.driver = calls_of(pool_.device);
   stats.copy = pool_.device.total(Call::copy);
   stats.stream = pool_.device.total(Call::stream);
@@ -103,6 +115,26 @@ void Statistics::read(gpupool_stats_t& stats) noexcept {
   stats.streams = pool_.streams.count();
   stats.metadata_bytes = pool_.space.store.bytes() + pool_.space.map.bytes() + pool_.caches.bytes() +
                          pool_.streams.bytes() + pool_.space.chunks.count() * sizeof(Chunk);
+}
+
+void Statistics::count_parts(int32_t what, SizeGroup group, const Amounts& parts, int32_t change) noexcept {
+  const Amounts signed_parts = change > 0 ? parts : Amounts{} - parts;
+  Counters::Parts by;
+  switch (what) {
+    case GPUPOOL_BLOCK_LIVE:
+      by.live = signed_parts;
+      if (change > 0) by.total = parts;
+      break;
+    case GPUPOOL_BLOCK_PENDING: by.pending = signed_parts; break;
+    default:  // blocks that are divided
+      by.live = Amounts{} - signed_parts;
+      if (change > 0) by.total = by.live;
+  }
+  const Caches::AllLocked locked(pool_.caches);
+  const auto for_each = [this](auto visit) {
+    pool_.caches.for_each([&](ThreadCache& cache) { visit(cache.counters); });
+  };
+  pool_.counters.add_parts(for_each, group, by);
 }
 
 void Statistics::reset_peaks() noexcept {

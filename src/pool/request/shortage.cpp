@@ -78,7 +78,8 @@ Status Shortage::wait_for_all(Case& it) {
 /// The new block stays in that stream's heap, and its own stream counts as a user of it.
 Status Shortage::borrow(Case& it) {
   const bool is_graphs = pool_.options.is_child || pool_.captures.hold_all() || it.request.state.capture != 0;
-  if (is_graphs || pool_.options.debug.any() || !pool_.gate.is_awake() || it.request.state.order.capturing())
+  if (is_graphs || it.request.at != 0 || pool_.options.debug.any() || !pool_.gate.is_awake() ||
+      it.request.state.order.capturing())
     return kSuccess;
   for (const auto& other : pool_.streams.all()) {
     if (other->capture != 0 || !other->order.has_passed_all()) continue;

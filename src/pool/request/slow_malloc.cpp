@@ -10,6 +10,7 @@
 #include "base/defer.hpp"
 #include "base/size_text.hpp"
 #include "pool/cache/thread_slots.hpp"
+#include "pool/memory/blocks.hpp"
 #include "pool/memory/pool_state.hpp"
 #include "pool/memory/run_stealer.hpp"
 #include "pool/memory/source.hpp"
@@ -20,7 +21,7 @@
 namespace gpupool::internal {
 
 Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Address& address,
-                          WatchedCall& seen) {
+                          WatchedCall& seen, const Address* behind) {
   if (size == 0) {
     address = 0;
     return kSuccess;
@@ -41,7 +42,10 @@ Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Ad
   const Defer leave([&] { --state->inside; });
   pool_.pending.prepare();
   Range* block = nullptr;
-  const Request request{user, *state, allocated_size(size), alignment};
+  Request request{user, *state, allocated_size(size), alignment};
+  if (behind != nullptr) {
+    if (const Status status = find_place(lock, *behind, request); status != kSuccess) return status;
+  }
   const Status status = provide(lock, waiting, request, block);
   pool_.streams.leave_event(user, *state);  // behind what caches held, too
   if (status != kSuccess) return status;
@@ -49,6 +53,22 @@ Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Ad
   assign_block(block, cache, size, seen);
   if (&heap_of(*block).state() != state) lend(*block, *state);
   return kSuccess;
+}
+
+/// What caches keep there becomes free. The lock is given up until the block is there: then it may not be so
+/// any more.
+Status SlowMalloc::find_place(PoolLock& lock, Address behind, Request& request) {
+  StreamHeap& heap = request.heap();
+  if (!reclaimer_.keeps_caches(heap.group(), request.hole()))
+    (void)reclaimer_.drain_stream(lock, heap.lane_stream(), heap.group(), policy::kDrainBlocks);
+  if (behind == 0) return source_.find_room(heap, request.bytes, request.at);
+  const Range* block = find_live(pool_.space, behind);
+  if (block == nullptr) return not_a_block(pool_.space, behind);
+  request.at = block->end();
+  Window window;
+  if (heap.find_window(request.at, request.bytes, window)) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "there are no %" PRIu64 " free bytes behind 0x%" PRIx64,
+              request.bytes, behind);
 }
 
 /// While the pool falls asleep, all memory stays where it is. A malloc that was on its way and got none then
@@ -124,7 +144,9 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
 /// Nothing if the pool has fallen asleep since the malloc was admitted: the lock was given up.
 Range* SlowMalloc::take(const Request& request, bool last) {
   if (!pool_.gate.is_awake()) return nullptr;
-  return request.heap().allocate(request.bytes, request.alignment, last);
+  StreamHeap& heap = request.heap();
+  return request.at != 0 ? heap.allocate_at(request.at, request.bytes)
+                         : heap.allocate(request.bytes, request.alignment, last);
 }
 
 /// It tries again because another thread may have been quicker while the lock was given up.
@@ -151,7 +173,7 @@ Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range
     block = take(request, last);
     if (block != nullptr) return kSuccess;
     const uint64_t largest = std::max(source_.largest_run(request.hole()), kGranule);
-    if (run_stealer_.steal(request, largest, last)) continue;
+    if (request.at == 0 && run_stealer_.steal(request, largest, last)) continue;
     const Ledger::Totals before = pool_.ledger.totals();
     const Status status = source_.grow(lock, request, capturing);
     if (status != kSuccess) return status;

@@ -38,14 +38,17 @@ class SlowMalloc : NoCopy {
   /// From now on threads' caches keep nothing that is freed.
   void keep_no_lanes() noexcept { keeps_lanes_ = false; }
 
-  /// With no lock held. What was seen has to be told. Throws std::bad_alloc.
-  Status malloc(uint64_t size, uint64_t alignment, StreamUser user, Address& address, WatchedCall& seen);
+  /// With no lock held. What was seen has to be told. `behind`: the block begins where this one ends, or for
+  /// 0 where others have room behind it; null: anywhere. Throws std::bad_alloc.
+  Status malloc(uint64_t size, uint64_t alignment, StreamUser user, Address& address, WatchedCall& seen,
+                const Address* behind = nullptr);
 
   /// With the pool's lock: makes a block that was just taken from a heap the cache's own, and opens a lane
   /// for its stream.
   void assign_block(Range* block, ThreadCache& cache, uint64_t requested, WatchedCall& seen) noexcept;
 
  private:
+  Status find_place(PoolLock& lock, Address behind, Request& request);
   Status provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
   Status find_or_grow(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
   Range* allocate_from_heap(PoolLock& lock, const Request& request);

@@ -740,6 +740,24 @@ extern "C" {
         stream: gpupool_stream_t,
         out_ptr: *mut gpupool_ptr_t,
     ) -> gpupool_status_t;
+    #[doc = " As gpupool_malloc, a block that begins where the block behind ends, so that the two can be used as one: for\n callers that divide their blocks themselves and need more room in place. Both are of one stream, and either\n both of up to 1 MiB or both larger. The pool creates or moves there exactly what is missing. behind 0: the\n block begins where there are addresses for many more behind it. A block ends at its address plus its\n allocated bytes: sizes that are multiples of 512 leave no gap. Each is freed by itself. Costs as much as a\n malloc that finds nothing cached. Since 0.2.\n Errors: as gpupool_malloc; UNKNOWN_POINTER (behind is not a live block's address); UNAVAILABLE (what lies\n there is in use, or another stream's; memory that comes with addresses of its own; a pool with debug\n modes)."]
+    pub fn gpupool_malloc_behind(
+        pool: *mut gpupool_t,
+        size: u64,
+        behind: gpupool_ptr_t,
+        stream: gpupool_stream_t,
+        out_ptr: *mut gpupool_ptr_t,
+    ) -> gpupool_status_t;
+    #[doc = " Counts parts that the caller makes of blocks of the pool, in place of these blocks, in gpupool_stats: in\n allocated_blocks, allocated_bytes, active_*, requested_bytes and their peaks, which are as exact as for the\n pool's own blocks. what is 0 for blocks that the caller divides, which then count no more;\n GPUPOOL_BLOCK_LIVE for parts that it hands out, GPUPOOL_BLOCK_PENDING for parts that are freed and still in\n use. change is 1 if so many come, -1 if they go. is_small: whether they count as small; blocks, as the pool\n has them. Tell of a block that is divided right after its malloc, and that it no more is right after its\n free: then peaks are too high by what is not yet handed out of it, and never too low. Takes the pool's lock\n and looks at all threads' caches. reserved_bytes, cached_bytes, reports and samples stay the pool's own,\n and so does what the pool decides by. Since 0.2. Errors: INVALID_ARGUMENT (no such what or change), FORKED."]
+    pub fn gpupool_count_parts(
+        pool: *mut gpupool_t,
+        what: i32,
+        change: i32,
+        is_small: i32,
+        blocks: u64,
+        bytes: u64,
+        requested_bytes: u64,
+    ) -> gpupool_status_t;
     #[doc = " Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A\n stream other than the block's counts as gpupool_record_stream, and so does the number of the block's stream\n once that was released, for a new stream may have it. GPUPOOL_STREAM_UNKNOWN holds the memory back\n until all streams that the pool has seen have passed. Pointer 0 does nothing. Never waits for the GPU.\n Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT."]
     pub fn gpupool_free(
         pool: *mut gpupool_t,

@@ -299,7 +299,8 @@ class Allocator final : public Newer {
   // ---- other processes and other devices
 
   ShareableHandle shareIpcHandle(void* ptr) override {
-    return sharing_.share(ptr);
+    const auto block = blocks_.find(ptr);
+    return sharing_.share(ptr, block ? block->size : 0);
   }
 
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override {

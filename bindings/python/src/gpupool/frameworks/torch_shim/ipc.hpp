@@ -21,15 +21,19 @@ class Sharing {
 
   explicit Sharing(DevicePools& devices) : devices_(devices) {}
 
-  /// The handle of the block that ptr points into, and where in it.
-  ShareableHandle share(const void* ptr) const {
+  /// The handle of the block that ptr points into, and where in it. size: of what is there.
+  ShareableHandle share(const void* ptr, size_t size) const {
     gpupool_block_t block{};
     gpupool_t* pool = devices_.owner_of(ptr, block);
     TORCH_CHECK(pool != nullptr, "gpupool: ", ptr, " is in no live block, so that it cannot be shared");
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    TORCH_CHECK(address + size <= block.address + block.allocated_bytes,
+                "gpupool: a tensor of a graph cannot be sent as it is where its memory came in parts; send "
+                "tensor.clone()");
     std::array<char, GPUPOOL_EXPORT_BYTES> handle{};
     TORCH_CHECK(gpupool_export(pool, block.address, handle.data(), handle.size()) == GPUPOOL_SUCCESS,
                 "gpupool: a tensor cannot be sent as it is: ", last_error(), "; send tensor.cpu()");
-    return {static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(ptr) - block.address), handle.data()};
+    return {static_cast<ptrdiff_t>(address - block.address), handle.data()};
   }
 
   /// The memory behind a handle, mapped once for all tensors of a block, until the last of them goes.

@@ -4,6 +4,19 @@
 // while it is free. Such a pool takes segments from the device's pool, cuts them itself, and gives them back
 // only when no graph uses it any more.
 //
+// Why nothing else can have what a graph may write to. Whatever a capture used lies in a block of this pool,
+// hence in its segments, one or several. Each segment is a live block of the device's pool, which moves no
+// memory that a live block touches and releases none (src/pool/memory/retention). A segment stops being one
+// in give_back only, which is called when no graph uses this pool, no capture is under way, and the device
+// has done all its work; and only where no block of this pool touches it. Within the pool, captures share
+// what is free, at the addresses where it is, because PyTorch promises that graphs of one pool never run at a
+// time and run in the order of their captures, or restores what was live there (setCheckpointPoolState).
+//
+// The segments of a pool of graphs lie one behind the other (gpupool_malloc_behind), so that free neighbours
+// are one, whichever segments they came with, and a block that is larger than all before takes only what its
+// last free neighbour lacks. A MemPool's segments stay apart: NCCL registers each by itself, and a buffer
+// must be in one.
+//
 // A child pool of the C library (gpupool_create_child) keeps memory in the same way, but does not do
 // everything that PyTorch asks of such a pool: to make blocks live again at given addresses
 // (setCheckpointPoolState), to take segments from an allocator of the MemPool's own, to hand out what is free
@@ -13,6 +26,7 @@
 
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
+#include <gpupool/gpupool.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,13 +44,10 @@
 
 namespace gpupool_torch {
 
-/// What a device's private pools hand out, and the segments behind it.
+/// What the statistics of a device's pool do not say of its private pools.
 struct PrivateUsage {
-  DeviceStats blocks;
-  Stat segments;  // those that are blocks of the device's pool
-  Stat segment_bytes;
-  Stat small_segment_bytes;  // of those: what serves small blocks
-  DeviceStats foreign;       // segments that a MemPool's own allocator gave: their count and bytes
+  Stat small_segment_bytes;  // of segments that are blocks of the device's pool: what serves small blocks
+  DeviceStats foreign;       // segments that a MemPool's own allocator gave, and the blocks in them
   std::map<MempoolId_t, StatArray> reserved_bytes;  // by pool, those of deleted ones too
 };
 
@@ -51,7 +62,11 @@ struct Segment {
 struct SegmentSource {
   std::function<void*(size_t, cudaStream_t)> get;
   std::function<void(void*, size_t)> give_back;
-  bool is_foreign = false;  // the memory is not the device's pool's
+  /// As get, where the segment `behind` ends, or for null where others have room behind it. Null too, and
+  /// has_room false, where that cannot be. Not there: never.
+  std::function<void*(size_t, void* behind, bool& has_room)> get_behind;
+  /// As gpupool_count_parts. Not there: the memory is not the device's pool's.
+  std::function<void(int32_t what, int32_t change, bool is_small, size_t bytes, size_t requested)> count;
 };
 
 /// A live block, as a checkpoint keeps it.
@@ -80,6 +95,7 @@ class PrivatePool {
   int users = 0;
   bool no_split = false;
   bool serves_shortages = false;  // torch.cuda.MemPool(use_on_oom=True)
+  bool grows = false;             // segments lie one behind the other, if they can
 
   /// watch hears of each segment once it is there, and before it goes.
   void watch(std::function<void(const Segment&, bool has_come)> watch) { watch_ = std::move(watch); }
@@ -127,9 +143,9 @@ class PrivatePool {
   void free(void* ptr, bool can_query, bool is_user) {
     const Place place = blocks_.find(reinterpret_cast<uintptr_t>(ptr));
     Block& block = place->second;
-    count(&DeviceStats::allocation, block, -1);
-    count(&DeviceStats::allocated_bytes, block, -static_cast<int64_t>(block.size));
+    count(GPUPOOL_BLOCK_LIVE, block, -1);
     if (block.users.empty()) return complete(place);
+    count(GPUPOOL_BLOCK_PENDING, block, 1);
     block.state = State::kPending;
     pending_.insert(place->first);
     if (can_query) {
@@ -180,27 +196,29 @@ class PrivatePool {
   /// Gives back memory that no block is in. The caller has waited for the device.
   void give_back() {
     finish_pending();
-    for (Place place = blocks_.begin(); place != blocks_.end();) {
-      const auto segment = segments_.find(place->second.segment);
-      if (place->second.state != State::kFree || place->second.size != segment->second.bytes) {
-        ++place;
+    for (auto segment = segments_.begin(); segment != segments_.end();) {
+      const auto [address, kept] = *segment;
+      Place place = std::prev(blocks_.upper_bound(address));
+      if (place->second.state != State::kFree || place->first + place->second.size < address + kept.bytes) {
+        ++segment;
         continue;
       }
-      const Segment gone{reinterpret_cast<void*>(segment->first), segment->second.bytes,
-                         place->second.stream};
+      place = cut(place, address, kept.bytes, false);
+      const Segment gone{reinterpret_cast<void*>(address), kept.bytes, place->second.stream};
+      const bool is_small = place->second.is_small;
       watch_(gone, false);
-      count_segment(gone.bytes, place->second.is_small, -1);
-      free_.erase(key(place));
-      segments_.erase(segment);
-      place = blocks_.erase(place);
+      segment = segments_.erase(segment);
+      blocks_.erase(place);
       source_.give_back(gone.ptr, gone.bytes);
+      count_segment(gone.bytes, is_small, -1);
     }
+    runs_.clear();
   }
 
   bool is_empty() const { return segments_.empty(); }
   /// Only of a pool that is empty.
   void set_source(SegmentSource source) { source_ = std::move(source); }
-  bool is_foreign() const { return source_.is_foreign; }
+  bool is_foreign() const { return !source_.count; }
 
   std::vector<PrivateBlock> live() const {
     std::vector<PrivateBlock> all;
@@ -228,25 +246,31 @@ class PrivatePool {
     }
   }
 
-  /// Its segments as PyTorch's structs, with blocks that cover them, by address.
+  /// Its segments as PyTorch's structs, with blocks that cover them, by address. Those that lie one behind
+  /// the other are one.
   std::map<uintptr_t, SegmentInfo> describe() const {
     std::map<uintptr_t, SegmentInfo> all;
+    auto last = all.end();
     for (const auto& [address, block] : blocks_) {
-      SegmentInfo& segment = all[block.segment];
-      segment.device = device;
-      segment.address = block.segment;
-      segment.total_size = segments_.at(block.segment).bytes;
-      set_registration(segment, segments_.at(block.segment).number);
-      segment.stream = block.stream;
-      segment.is_large = !block.is_small;
-      segment.is_expandable = true;
-      segment.owner_private_pool_id = id;
+      if (last == all.end() || address != last->first + last->second.total_size ||
+          block.run != blocks_.at(last->first).run) {
+        last = all.emplace(address, SegmentInfo{}).first;
+        last->second.device = device;
+        last->second.address = address;
+        set_registration(last->second, segments_.at(address).number);
+        last->second.stream = block.stream;
+        last->second.is_large = !block.is_small;
+        last->second.is_expandable = true;
+        last->second.owner_private_pool_id = id;
+      }
+      SegmentInfo& segment = last->second;
       BlockInfo info;
       info.size = block.size;
-      info.requested_size = block.requested;
       info.allocated = block.state == State::kLive;
+      info.requested_size = info.allocated ? block.requested : 0;  // as the statistics count it
       info.active = block.state != State::kFree;
-      segment.requested_size += block.requested;
+      segment.total_size += block.size;
+      segment.requested_size += info.requested_size;
       segment.allocated_size += info.allocated ? block.size : 0;
       segment.active_size += info.active ? block.size : 0;
       segment.blocks.push_back(std::move(info));
@@ -259,7 +283,7 @@ class PrivatePool {
   struct Block {
     size_t size = 0;
     size_t requested = 0;
-    uintptr_t segment = 0;
+    uint64_t run = 0;  // number of the segments that lie one behind the other
     cudaStream_t stream = nullptr;
     bool is_small = false;
     State state = State::kFree;
@@ -281,12 +305,22 @@ class PrivatePool {
     return {place->second.is_small, place->second.stream, place->second.size, place->first};
   }
 
-  void count(StatArray DeviceStats::*quantity, const Block& block, int64_t change) {
-    for (const StatType type :
-         {StatType::AGGREGATE, block.is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
-      Stat& stat = (usage_.blocks.*quantity)[static_cast<size_t>(type)];
-      change > 0 ? stat.increase(static_cast<size_t>(change)) : stat.decrease(static_cast<size_t>(-change));
-    }
+  /// A block has come to be live or pending (what), or is so no more.
+  void count(int32_t what, const Block& block, int change) {
+    if (source_.count) return source_.count(what, change, block.is_small, block.size, block.requested);
+    const auto add = [&](StatArray DeviceStats::*quantity, size_t amount) {
+      for (const StatType type :
+           {StatType::AGGREGATE, block.is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
+        Stat& stat = (usage_.foreign.*quantity)[static_cast<size_t>(type)];
+        change > 0 ? stat.increase(amount) : stat.decrease(amount);
+      }
+    };
+    add(&DeviceStats::active, 1);
+    add(&DeviceStats::active_bytes, block.size);
+    if (what != GPUPOOL_BLOCK_LIVE) return;
+    add(&DeviceStats::allocation, 1);
+    add(&DeviceStats::allocated_bytes, block.size);
+    add(&DeviceStats::requested_bytes, block.requested);
   }
 
   void count_segment(size_t bytes, bool is_small, int change) {
@@ -296,21 +330,27 @@ class PrivatePool {
     const StatType kind = is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL;
     for (const StatType type : {StatType::AGGREGATE, kind})
       add(usage_.reserved_bytes[id][static_cast<size_t>(type)], bytes);
-    if (source_.is_foreign) {
-      for (const StatType type : {StatType::AGGREGATE, kind}) {
-        add(usage_.foreign.segment[static_cast<size_t>(type)], 1);
-        add(usage_.foreign.reserved_bytes[static_cast<size_t>(type)], bytes);
-      }
+    if (source_.count) {
+      source_.count(0, change, false, bytes, bytes);  // all are large blocks of the device's pool
+      if (is_small) add(usage_.small_segment_bytes, bytes);
       return;
     }
-    add(usage_.segments, 1);
-    add(usage_.segment_bytes, bytes);
-    if (is_small) add(usage_.small_segment_bytes, bytes);
+    for (const StatType type : {StatType::AGGREGATE, kind}) {
+      add(usage_.foreign.segment[static_cast<size_t>(type)], 1);
+      add(usage_.foreign.reserved_bytes[static_cast<size_t>(type)], bytes);
+    }
   }
+
+  static size_t whole_pages(size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
   /// False where memory is short.
   bool add_segment(size_t size, bool is_small, cudaStream_t stream) {
-    size_t bytes = (size + kPage - 1) / kPage * kPage;
+    bool has_room = false;
+    if (grows && !no_split && source_.get_behind) {
+      const bool is_there = grow(size, is_small, stream, has_room);
+      if (is_there || has_room) return is_there;
+    }
+    size_t bytes = whole_pages(size);
     void* ptr = nullptr;
     if (!is_small && !no_split && size < kSharedSegment / 2) ptr = source_.get(kSharedSegment, stream);
     if (ptr != nullptr) {
@@ -318,17 +358,46 @@ class PrivatePool {
     } else if ((ptr = source_.get(bytes, stream)) == nullptr) {
       return false;
     }
+    insert_segment(ptr, bytes, ++run_count_, is_small, stream);
+    return true;
+  }
+
+  /// Adds to the run of segments that serves such blocks what this one lacks, beyond what is free at its end.
+  /// Where it cannot go on, another begins. False where memory is short, or with has_room false, where there
+  /// are no runs.
+  bool grow(size_t size, bool is_small, cudaStream_t stream, bool& has_room) {
+    Run& run = runs_[{is_small, stream}];
+    if (run.last != 0) {
+      const Block& end = std::prev(blocks_.lower_bound(run.last + segments_.at(run.last).bytes))->second;
+      const size_t bytes = whole_pages(size - (end.state == State::kFree ? end.size : 0));
+      void* ptr = source_.get_behind(bytes, reinterpret_cast<void*>(run.last), has_room);
+      if (ptr != nullptr) {
+        run.last = reinterpret_cast<uintptr_t>(ptr);
+        insert_segment(ptr, bytes, run.number, is_small, stream);
+      }
+      if (has_room) return ptr != nullptr;
+    }
+    void* ptr = source_.get_behind(whole_pages(size), nullptr, has_room);
+    if (ptr == nullptr) return false;
+    run = {++run_count_, reinterpret_cast<uintptr_t>(ptr)};
+    insert_segment(ptr, whole_pages(size), run.number, is_small, stream);
+    return true;
+  }
+
+  /// Adds a free block that is a whole segment, or the end of a free one before it.
+  void insert_segment(void* ptr, size_t bytes, uint64_t run, bool is_small, cudaStream_t stream) {
     const auto address = reinterpret_cast<uintptr_t>(ptr);
     count_segment(bytes, is_small, 1);
     segments_[address] = {bytes, next_segment()};
-    Block& block = blocks_[address];
+    Block block;
     block.size = bytes;
-    block.segment = address;
+    block.run = run;
     block.stream = stream;
     block.is_small = is_small;
-    free_.insert(key(blocks_.find(address)));
+    Place place = blocks_.emplace(address, std::move(block)).first;
+    if (place != blocks_.begin() && joins(std::prev(place), place)) place = join(std::prev(place), place);
+    free_.insert(key(place));
     watch_({ptr, bytes, stream}, true);
-    return true;
   }
 
   /// Takes a free block out of the index and leaves [address, address + size) of it. Cuts off the rest of a
@@ -358,11 +427,7 @@ class PrivatePool {
     block.state = State::kLive;
     block.requested = requested;
     block.capture = capture;
-    count(&DeviceStats::allocation, block, 1);
-    count(&DeviceStats::active, block, 1);
-    count(&DeviceStats::allocated_bytes, block, static_cast<int64_t>(block.size));
-    count(&DeviceStats::active_bytes, block, static_cast<int64_t>(block.size));
-    count(&DeviceStats::requested_bytes, block, static_cast<int64_t>(requested));
+    count(GPUPOOL_BLOCK_LIVE, block, 1);
   }
 
   /// Looks at the blocks of this stream that others have freed; the caller uses the stream.
@@ -405,9 +470,7 @@ class PrivatePool {
   /// Frees a block that no stream uses any more, and merges it with its free neighbours.
   void complete(Place place) {
     Block& block = place->second;
-    count(&DeviceStats::active, block, -1);
-    count(&DeviceStats::active_bytes, block, -static_cast<int64_t>(block.size));
-    count(&DeviceStats::requested_bytes, block, -static_cast<int64_t>(block.requested));
+    if (block.state == State::kPending) count(GPUPOOL_BLOCK_PENDING, block, -1);
     block.state = State::kFree;
     block.requested = 0;
     block.users.clear();
@@ -419,7 +482,7 @@ class PrivatePool {
 
   bool joins(Place one, Place next) const {
     return one->second.state == State::kFree && next->second.state == State::kFree &&
-           one->second.segment == next->second.segment;
+           one->second.run == next->second.run && one->first + one->second.size == next->first;
   }
 
   Place join(Place one, Place next) {
@@ -437,6 +500,11 @@ class PrivatePool {
     size_t bytes = 0;
     int32_t number = 0;
   };
+  /// Segments that lie one behind the other: their number, and where the last begins.
+  struct Run {
+    uint64_t number = 0;
+    uintptr_t last = 0;
+  };
 
   /// From 1, over all pools of the process.
   static int32_t next_segment() noexcept {
@@ -447,6 +515,8 @@ class PrivatePool {
   Blocks blocks_;
   std::set<Key> free_;
   std::map<uintptr_t, OwnSegment> segments_;
+  std::map<std::pair<bool, cudaStream_t>, Run> runs_;  // that go on: for small blocks or others, by stream
+  uint64_t run_count_ = 0;
   std::set<uintptr_t> pending_;
   std::map<cudaStream_t, std::vector<uintptr_t>> unplaced_;  // of those: freed by who does not use the stream
   std::map<cudaStream_t, CaptureOrder> orders_;              // of the captures that are under way

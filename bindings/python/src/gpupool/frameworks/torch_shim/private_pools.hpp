@@ -82,7 +82,10 @@ class PrivatePools {
     const std::lock_guard lock(mutex_);
     const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
     Announcement announcement(devices_.use(device));
-    PrivatePool* pool = retained(device, id, nullptr);
+    PrivatePool* pool = find(device, id);
+    const bool is_graphs = pool == nullptr;  // PyTorch creates a MemPool before it allocates to it
+    pool = retained(device, id, nullptr);
+    if (is_graphs) pool->grows = GPUPOOL_PYTORCH >= 208;
     if (routes_.empty()) pool->finish_pending();
     routes_.push_back({pool, std::move(accepts), std::this_thread::get_id(), std::move(announcement)});
     route_count_.store(routes_.size(), std::memory_order_release);
@@ -279,7 +282,23 @@ class PrivatePools {
     const auto give_back = [this, device, &own](void* ptr, size_t) {
       (void)gpupool_free(devices_.use(device), reinterpret_cast<gpupool_ptr_t>(ptr), own.stream);
     };
-    return {get, give_back};
+    const auto get_behind = [this, device, &own](size_t bytes, void* behind, bool& has_room) -> void* {
+      gpupool_t* pool = devices_.use(device);
+      gpupool_ptr_t ptr = 0;
+      if (pool == nullptr) return nullptr;
+      if (own.stream == 0 && gpupool_stream_create(pool, &own.stream) != GPUPOOL_SUCCESS) return nullptr;
+      const gpupool_status_t status =
+          gpupool_malloc_behind(pool, bytes, reinterpret_cast<uintptr_t>(behind), own.stream, &ptr);
+      has_room = status != GPUPOOL_ERROR_UNAVAILABLE;
+      if (status != GPUPOOL_SUCCESS) return nullptr;
+      (void)gpupool_stream_synchronize(pool, own.stream);
+      return reinterpret_cast<void*>(ptr);
+    };
+    const auto count = [this, device](int32_t what, int32_t change, bool is_small, size_t bytes,
+                                      size_t requested) {
+      (void)gpupool_count_parts(devices_.find(device), what, change, is_small ? 1 : 0, 1, bytes, requested);
+    };
+    return {get, give_back, get_behind, count};
   }
 
   /// The allocator sees the device and the stream that PyTorch's own would show it.
@@ -292,7 +311,7 @@ class PrivatePools {
       const c10::cuda::CUDAGuard guard(device);
       allocator->raw_delete(ptr);
     };
-    return {get, give_back, true};
+    return {get, give_back, nullptr, nullptr};
   }
 
   DevicePools& devices_;

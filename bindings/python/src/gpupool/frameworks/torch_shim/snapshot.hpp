@@ -71,6 +71,7 @@ class Snapshot {
       if (block->address > at) append(run, free_range(block->address - at));
       at = block->address + block->allocated_bytes;
       if (const auto own = privates_.find(block->address); own != privates_.end()) {
+        at = block->address + own->second.total_size;  // of many blocks, of which the others are left out
         finish();
         append_private(std::exchange(own->second, {}), all);
         run = begin(chunk, at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpupool's statistics in PyTorch's struct: those of the device's pool, in which the blocks of private pools
-// replace their segments.
+// gpupool's statistics in PyTorch's struct: those of the device's pool, which counts the blocks of private
+// pools in place of their segments (gpupool_count_parts), and what MemPools have of allocators of their own.
 #pragma once
 
 #include <gpupool/gpupool.h>
@@ -62,28 +62,20 @@ inline void add_change(Stat& to, const Stat& by, int sign) {
   to.freed += sign * by.freed;
 }
 
-/// Replaces the segments of private pools by their blocks. Peaks keep counting whole segments, because nobody
-/// knows what was live at that moment.
-inline void replace_segments(DeviceStats& stats, PrivateUsage usage) {
-  const auto of = [&](StatArray DeviceStats::*array, StatType type) -> Stat& {
-    return (stats.*array)[static_cast<size_t>(type)];
-  };
-  for (const StatType type : {StatType::AGGREGATE, StatType::LARGE_POOL}) {
-    for (StatArray DeviceStats::*array : {&DeviceStats::allocation, &DeviceStats::active})
-      add_change(of(array, type), usage.segments, -1);
-    for (StatArray DeviceStats::*array :
-         {&DeviceStats::allocated_bytes, &DeviceStats::active_bytes, &DeviceStats::requested_bytes}) {
-      add_change(of(array, type), usage.segment_bytes, -1);
-    }
-  }
+/// Adds what the device's pool does not count: what MemPools have of allocators of their own. Peaks of their
+/// blocks are not added to the pool's, because nobody knows what was live at that moment.
+inline void add_private(DeviceStats& stats, PrivateUsage usage) {
   // All segments are large blocks of the device's pool, whatever they serve.
-  add_change(of(&DeviceStats::reserved_bytes, StatType::LARGE_POOL), usage.small_segment_bytes, -1);
-  add_change(of(&DeviceStats::reserved_bytes, StatType::SMALL_POOL), usage.small_segment_bytes, 1);
+  const auto reserved = [&](StatType type) -> Stat& {
+    return stats.reserved_bytes[static_cast<size_t>(type)];
+  };
+  add_change(reserved(StatType::LARGE_POOL), usage.small_segment_bytes, -1);
+  add_change(reserved(StatType::SMALL_POOL), usage.small_segment_bytes, 1);
+  for (StatArray DeviceStats::*array : {&DeviceStats::segment, &DeviceStats::reserved_bytes}) {
+    for (size_t type = 0; type < (stats.*array).size(); ++type)
+      (stats.*array)[type].peak += (usage.foreign.*array)[type].peak;
+  }
   for_each_stat(stats, usage.foreign, [](Stat& to, const Stat& by) {
-    add_change(to, by, 1);
-    to.peak += by.peak;
-  });
-  for_each_stat(stats, usage.blocks, [](Stat& to, const Stat& by) {
     add_change(to, by, 1);
     to.peak = std::max(to.peak, to.current);
   });
@@ -175,7 +167,7 @@ class Statistics {
 #if GPUPOOL_PYTORCH >= 213
     stats.reserved_bytes_by_private_pools.insert(usage.reserved_bytes.begin(), usage.reserved_bytes.end());
 #endif
-    replace_segments(stats, std::move(usage));
+    add_private(stats, std::move(usage));
     take_off_asleep(stats, static_cast<int64_t>(gpupool_torch_asleep_bytes(device)));
     stats.max_split_size = -1;  // none
     return stats;
