@@ -15,6 +15,7 @@ ifneq (,$(shell command -v ccache 2>/dev/null))
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CMAKE_C_COMPILER_LAUNCHER ?= ccache
 export CCACHE_NOHASHDIR ?= 1
+export CCACHE_BASEDIR ?= $(CURDIR)
 endif
 
 help:
