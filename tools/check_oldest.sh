@@ -22,10 +22,10 @@ if [ -z "${CXX:-}" ] && command -v g++-11 >/dev/null && command -v gcc-11 >/dev/
 fi
 echo "== oldest tools: $(cmake --version | head -n 1), $(${CXX:-g++} --version | head -n 1)"
 
-cmake --preset release -B "$work/build" -DGPUPOOL_BUILD_TESTS=OFF -DGPUPOOL_BUILD_EXAMPLES=OFF \
+cmake --preset release -B "$work" -DGPUPOOL_BUILD_TESTS=OFF -DGPUPOOL_BUILD_EXAMPLES=OFF \
   -DGPUPOOL_BUILD_STATIC=ON --log-level=WARNING >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
-cmake --build "$work/build" --parallel 2 >"$work/build.log" || { tail -n 40 "$work/build.log"; exit 1; }
+cmake --build "$work" --parallel 2 >"$work/build.log" || { tail -n 40 "$work/build.log"; exit 1; }
 for way in find_package pkg_config add_subdirectory; do
-  CMAKE_GENERATOR=Ninja tests/install/consume.sh $way "$work/build" "$PWD" "$work/$way"
+  CMAKE_GENERATOR=Ninja tests/install/consume.sh $way "$work" "$PWD" "$work/$way"
 done
-"$work/build/gpupool" replay --json tests/data/lm_serve.trace.gz >"$work/replay.json"
+"$work/gpupool" replay --json tests/data/lm_serve.trace.gz >"$work/replay.json"

@@ -9,8 +9,8 @@ BUILD holds compile_commands.json; FILTER is a regular expression on the path wi
 clang-tidy itself are the same as in its last clean run. It uses only the clang-tidy in build/checkers, which
 tools/setup.sh installs, because other versions complain about other things. Without it, nothing is checked.
 
-Most of the time goes into the headers of the standard library. So sources with the same command are first looked at
-together, as one that includes them; only if that is not clean, each by itself.
+Most of the time goes into the headers of the standard library. So sources with the same command are looked at together,
+as one that includes them; where that is not clean, each half of them, down to a source by itself.
 """
 
 import hashlib
@@ -80,15 +80,17 @@ def complaint(folder, file, *options):
 
 
 def tidy(folder, sources, unit):
-    """clang-tidy's complaints about sources that have one command."""
-    if len(sources) > 1 and not complaint(folder, unit, "--checks=-bugprone-suspicious-include"):
-        complaints = [""] * len(sources)
-    else:
-        complaints = [complaint(folder, source.path) for source in sources]
-    for source, text in zip(sources, complaints, strict=True):
-        if not text:
-            source.stamp.write_text(source.mark, encoding="utf-8")
-    return [text for text in complaints if text]
+    """clang-tidy's complaints about sources that have one command, which is unit's too."""
+    if len(sources) > 1:
+        unit.write_text("".join(f'#include "{source.path}"\n' for source in sources), encoding="utf-8")
+        if complaint(folder, unit, "--checks=-bugprone-suspicious-include"):
+            half = len(sources) // 2
+            return tidy(folder, sources[:half], unit) + tidy(folder, sources[half:], unit)
+    elif text := complaint(folder, sources[0].path):
+        return [text]
+    for source in sources:
+        source.stamp.write_text(source.mark, encoding="utf-8")
+    return []
 
 
 def grouped(sources):
@@ -121,7 +123,6 @@ def main(arguments):
     by_path = {entry["file"]: entry for entry in entries}
     units = [folder / f"unit_{i}.cpp" for i in range(len(groups))]
     for unit, group in zip(units, groups, strict=True):
-        unit.write_text("".join(f'#include "{source.path}"\n' for source in group), encoding="utf-8")
         entry = by_path[str(group[0].path)]
         entries.append(entry | {"file": str(unit), "command": entry["command"].replace(entry["file"], str(unit))})
     (folder / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")

@@ -20,6 +20,17 @@ if command -v ccache >/dev/null; then
     CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache)
 fi
 clean "$conan" profile detect >log 2>&1
+# The options of this project's preset, so that a compiler cache has what the release build has compiled.
+cat >preset.cmake <<'EOF'
+set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
+set(CMAKE_CXX_FLAGS "" CACHE STRING "")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG" CACHE STRING "")
+EOF
+cat >>"$home/.conan2/profiles/default" <<EOF
+[conf]
+tools.cmake.cmaketoolchain:generator=Ninja
+tools.cmake.cmaketoolchain:user_toolchain=["$home/preset.cmake"]
+EOF
 for shared in True False; do
   clean "${caching[@]}" "$conan" create "$recipe" --version "$version" --no-remote -o "gpupool/*:shared=$shared" >log 2>&1 ||
     { tail -n 40 log; exit 1; }

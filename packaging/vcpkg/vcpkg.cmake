@@ -54,11 +54,13 @@ function(vcpkg_check_features)
   endwhile()
   set(${_OUT_FEATURE_OPTIONS} ${options} PARENT_SCOPE)
 endfunction()
-# Builds inside the sources, as this project's presets do, so that a compiler cache knows the files.
+# Builds inside the sources with vcpkg's generator and the options of this project's preset, so that a compiler cache has
+# what the release build has compiled.
 function(vcpkg_cmake_configure)
   cmake_parse_arguments(PARSE_ARGV 0 "" "" "SOURCE_PATH" "OPTIONS")
   refuse_unknown()
-  run(${CMAKE_COMMAND} -S ${_SOURCE_PATH} -B ${_SOURCE_PATH}/build/release -DCMAKE_BUILD_TYPE=Release
+  run(${CMAKE_COMMAND} -G Ninja -S ${_SOURCE_PATH} -B ${_SOURCE_PATH}/build/release -DCMAKE_BUILD_TYPE=Release
+    "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG" "-DCMAKE_C_FLAGS_RELEASE=-O2 -DNDEBUG" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
     -DBUILD_SHARED_LIBS=ON -DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR} -DCMAKE_INSTALL_LIBDIR=lib
     -DCMAKE_INSTALL_BINDIR=bin ${_OPTIONS})
   set(BUILD_FOLDER ${_SOURCE_PATH}/build/release PARENT_SCOPE)

@@ -45,13 +45,13 @@ constexpr const char* kToTry =
     "  gpupool bench                       how long a malloc and a free take\n"
     "gpupool --help says more.\n";
 
-struct Group {
+struct CommandGroup {
   const char* name;
   std::vector<Command (*)(CLI::App& app)> commands;
 };
 
 /// In the order of `gpupool --help`.
-const Group kGroups[] = {
+const CommandGroup kGroups[] = {
     {"See what is there", {add_info, add_top, add_share}},
     {"Measure a pool", {add_replay, add_bench}},
     {"Run any CUDA program", {add_run}},
@@ -71,7 +71,7 @@ int run(int argc, char** argv) {
   std::string pages;
   app.add_option("--write-pages", pages)->group("");  // hidden: for the build
   std::vector<Command> commands;
-  for (const Group& group : kGroups) {
+  for (const CommandGroup& group : kGroups) {
     for (const auto add : group.commands) {
       commands.push_back(add(app));
       commands.back().app->group(group.name);

@@ -4,11 +4,13 @@
 GPUPOOL_LIBRARY."""
 
 import os
+import pathlib
 import pickle
 import pty
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -59,19 +61,21 @@ class Progress(CommandTest):
         self.assertEqual(re.sub(r"\r\x1b\[K", "", BAR.sub("", text)), "")  # wiped at the end
         return list(dict.fromkeys(BAR.findall(text)))
 
-    def record(self):
-        file = self.folder / "long.gpt"
-        code, _, err = run("record", "-o", file, "--", sys.executable, "-c", WORKS)
-        self.assertEqual(code, 0, err)
-        return file
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.recording = pathlib.Path(folder.name) / "long.gpt"
+        code, _, err = run("record", "-o", cls.recording, "--", sys.executable, "-c", WORKS)
+        assert code == 0, err
 
     def test_report_and_advise_say_what_they_are_at(self):
-        file = self.record()
-        labels = self.labels("report", "-o", self.folder / "page.html", file)
+        labels = self.labels("report", "-o", self.folder / "page.html", self.recording)
         self.assertIn("writing the page", labels)
         self.assertTrue([label for label in labels if label.startswith("long.gpt: find-cap, try ")], labels)
         self.assertTrue([label for label in labels if re.fullmatch(r"what pool \d did", label)], labels)
-        labels = self.labels("advise", "--pool", 1, file)
+        labels = self.labels("advise", "--pool", 1, self.recording)
         self.assertTrue([label for label in labels if label.startswith("long.gpt: find-cap, try ")], labels)
 
 
@@ -85,8 +89,7 @@ class Progress(CommandTest):
         self.assertEqual(labels[-3:], ["reading the pickle", "what device 0 did", "packing"])
 
     def test_none_is_shown_where_no_terminal_is(self):
-        file = self.record()
-        code, _, err = run("advise", "--pool", 1, file)
+        code, _, err = run("advise", "--pool", 1, self.recording)
         self.assertEqual((code, err), (0, ""))
 
 

@@ -127,8 +127,8 @@ const Action kActions[] = {
      [](Scene& scene) {
        std::vector<gpupool_ptr_t> blocks;
        gpupool_ptr_t block = 0;
-       while (gpupool_malloc(scene.pool, 64 * kMiB, 0, &block) == GPUPOOL_SUCCESS) {
-         EXPECT_TRUE(ok(gpupool_fill(scene.pool, block, 9, 64 * kMiB, 0)));
+       while (gpupool_malloc(scene.pool, 8 * kMiB, 0, &block) == GPUPOOL_SUCCESS) {
+         EXPECT_TRUE(ok(gpupool_fill(scene.pool, block, 9, 8 * kMiB, 0)));
          blocks.push_back(block);
        }
        for (const gpupool_ptr_t each : blocks) scene.pool.free(each, 0);
@@ -153,7 +153,8 @@ const Action kActions[] = {
 /// Virtual memory, and a driver's segments.
 class Retained : public testing::TestWithParam<gpupool_mode_t> {
  protected:
-  void SetUp() override { configure_device(0, 1, kGiB); }
+  // Small: one of the actions writes to all of it, for each reason.
+  void SetUp() override { configure_device(0, 1, 128 * kMiB); }
 
   static gpupool_config_t config() {
     gpupool_config_t config = empty_config();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/tidy.py looks at each source, also where several are compiled as one, and again only when something changed;
-at several together first, and at each by itself where that is not clean."""
+at several together first, and at each half of them where that is not clean."""
 
 import json
 import sys
@@ -74,8 +74,18 @@ class Tidy(unittest.TestCase):
 
     def test_what_was_not_clean_is_looked_at_again(self):
         self.write("src/b.cpp", "BAD\n")
-        self.assertEqual(self.run_it(), (1, ["a.cpp", "b.cpp", "c.cpp", "unit_0.cpp"]))
+        self.assertEqual(self.run_it(), (1, ["a.cpp", "b.cpp", "c.cpp", "unit_0.cpp", "unit_0.cpp"]))
         self.assertEqual(self.run_it(), (1, ["b.cpp"]))
+
+    def test_those_that_are_clean_together_are_not_looked_at_by_themselves(self):
+        names = [f"n{number:02}" for number in range(16)]
+        unit = self.write("build/Unity/unit.cxx", "".join(f'#include "{self.root}/src/{n}.cpp"\n' for n in names))
+        for name in names:
+            self.write(f"src/{name}.cpp", "BAD\n" if name == "n05" else "")
+        command = {"file": str(unit), "directory": str(self.root), "command": f"c++ -c {unit}"}
+        self.write("build/compile_commands.json", json.dumps([command]))
+        self.assertEqual(self.run_it(), (1, ["n04.cpp", "n05.cpp", *["unit_0.cpp"] * 7]))
+        self.assertEqual(self.run_it(), (1, ["n05.cpp"]))
 
     def test_only_sources_with_one_command_are_looked_at_together(self):
         commands = json.loads((self.root / "build/compile_commands.json").read_text())

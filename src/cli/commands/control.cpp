@@ -43,7 +43,7 @@ struct ControlOptions {
   std::string gpu;             // all on it; "": see who
 };
 
-constexpr double kWait = 60;
+constexpr double kAnswerWait = 60;
 // The driver copies some 2 GiB in a second.
 constexpr double kWholeWait = 600;
 
@@ -157,7 +157,7 @@ ControlRequest request_of(ControlCommand which, const ControlOptions& options) {
 /// Asks, and throws if it was not done.
 ControlReply carry_out(ControlCommand which, const ControlOptions& options) {
   const ControlRequest request = request_of(which, options);
-  Control process(options.pid, options.wait != 0 ? options.wait : kWait);
+  Control process(options.pid, options.wait != 0 ? options.wait : kAnswerWait);
   ControlReply reply = process.ask(request);
   if (reply.message.empty()) return reply;
   const std::string words = fmt::format("process {}: {}", options.pid, reply.message);

@@ -19,7 +19,7 @@ namespace {
 constexpr double kHoldersWait = 0.5;                  // seconds, while nothing is drawn
 constexpr uint64_t kAskEvery = 900'000'000;           // ns: each second, which is never quite one
 constexpr uint64_t kAskAfterFailure = 5'000'000'000;  // ns
-constexpr size_t kMostMoments = 1000;                 // wider than a terminal
+constexpr size_t kMostKept = 1000;                    // wider than a terminal
 constexpr size_t kLeastChart = 3;                     // lines
 constexpr size_t kMostChart = 8;
 constexpr size_t kScale = 10;  // columns, for "1023.9 MiB"
@@ -134,7 +134,7 @@ void TopProcess::take_figures(const ShownProcess& process) {
   figures_ = fmt::format("{} live, {} cached, {} reserved", format_bytes(sum.live),
                          format_bytes(sum.cached + sum.pending), format_bytes(sum.reserved));
   moments_.push_back({sum.live, sum.reserved});
-  if (moments_.size() > kMostMoments) moments_.pop_front();
+  if (moments_.size() > kMostKept) moments_.pop_front();
 }
 
 void TopProcess::ask(uint64_t now_ns) {

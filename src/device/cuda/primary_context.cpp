@@ -12,7 +12,7 @@ using cuda::CUdevice;
 using cuda::CUresult;
 
 /// Those that this process has a reference to, by device.
-constinit std::array<std::atomic<CUcontext>, 64> kept{};
+constinit std::array<std::atomic<CUcontext>, 64> kept_contexts{};
 
 Status retain(const CudaDriver& driver, CUdevice device, CUcontext& context) noexcept {
   const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, device);
@@ -34,8 +34,8 @@ Status release(const CudaDriver& driver, CUdevice device) noexcept {
 /// Releases a new reference if there is one already. One to a context that was not there any more went with
 /// it.
 Status keep_one(const CudaDriver& driver, CUdevice device, CUcontext context, bool was_active) noexcept {
-  if (static_cast<size_t>(device) >= kept.size()) return kSuccess;
-  const CUcontext before = kept[static_cast<size_t>(device)].exchange(context);
+  if (static_cast<size_t>(device) >= kept_contexts.size()) return kSuccess;
+  const CUcontext before = kept_contexts[static_cast<size_t>(device)].exchange(context);
   return before == context && was_active ? release(driver, device) : kSuccess;
 }
 

@@ -35,7 +35,7 @@ struct Found {
   std::atomic<void*> exported;
   std::atomic<void*> answered;  // by cuGetProcAddress
 };
-constinit std::array<Found, kCount> found{};
+constinit std::array<Found, kCount> all_found{};
 constinit std::atomic<bool> has_asked{false};
 
 /// Functions of an ABI that is known: the name, with the version that brought it. Of a later version that
@@ -52,7 +52,7 @@ void ask_for_answers() {
     const int result = real.cuGetProcAddress_v2 != nullptr
                            ? real.cuGetProcAddress_v2(each.base, &answer, each.since, flags, nullptr)
                            : real.cuGetProcAddress(each.base, &answer, each.since, flags);
-    if (result == CUDA_SUCCESS) found[at].answered = answer;
+    if (result == CUDA_SUCCESS) all_found[at].answered = answer;
   }
   has_asked.store(true, std::memory_order_release);
 }
@@ -65,7 +65,7 @@ void begin_library(const link_map& object) noexcept {
   GPUPOOL_CALLED(GPUPOOL_FIND)
 #undef GPUPOOL_FIND
   for (size_t at = 0; at < kCount; ++at)
-    if (void* const address = find_symbol(object, kHooked[at].name.data())) found[at].exported = address;
+    if (void* const address = find_symbol(object, kHooked[at].name.data())) all_found[at].exported = address;
 }
 
 void end_library(const link_map& object) noexcept {
@@ -76,8 +76,8 @@ void end_library(const link_map& object) noexcept {
 #undef GPUPOOL_FORGET
   for (size_t at = 0; at < kCount; ++at) {
     if (find_symbol(object, kHooked[at].name.data()) == nullptr) continue;
-    found[at].exported = nullptr;
-    found[at].answered = nullptr;
+    all_found[at].exported = nullptr;
+    all_found[at].answered = nullptr;
   }
   has_asked = false;
 }
@@ -85,8 +85,8 @@ void end_library(const link_map& object) noexcept {
 void* hook_for(void* address) noexcept {
   if (address == nullptr) return address;
   for (size_t at = 0; at < kCount; ++at) {
-    if (found[at].exported.load(std::memory_order_relaxed) == address ||
-        found[at].answered.load(std::memory_order_relaxed) == address)
+    if (all_found[at].exported.load(std::memory_order_relaxed) == address ||
+        all_found[at].answered.load(std::memory_order_relaxed) == address)
       return hook_at(at);
   }
   return address;

@@ -17,7 +17,7 @@ namespace {
 
 /// The number of the recording under way, as its starter knows it: a ring's later parts have others. Read and
 /// written within a change.
-constinit uint32_t begun = 0;
+constinit uint32_t begun_number = 0;
 
 /// Allocates only while a recording is on.
 void watch_anew(const std::vector<std::shared_ptr<Pool>>& pools) {
@@ -85,13 +85,13 @@ Status start_recording(const char* text, uint32_t flags, uint32_t& number) {
       {(flags & GPUPOOL_RECORD_NATIVE_STACKS) != 0, (flags & GPUPOOL_RECORD_LANGUAGE_STACKS) != 0},
       turn_recording);
   if (const Status status = begin(std::move(plan)); status != kSuccess) return status;
-  number = begun = Recorder::generation();
+  number = begun_number = Recorder::generation();
   return kSuccess;
 }
 
 Status stop_recording(uint32_t number) noexcept {
   const auto change = Recorder::begin_change();
-  if (number != kAnyRecording && (number != begun || !Recorder::is_on()))
+  if (number != kAnyRecording && (number != begun_number || !Recorder::is_on()))
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "the process has ended the recording itself");
   if (!Recorder::is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no recording is under way");
   end();

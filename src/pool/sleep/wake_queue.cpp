@@ -13,7 +13,7 @@ struct Slot {
 
 /// As many as may wait in order. A process with more pools than that on one card has other troubles.
 constinit std::array<Slot, 256> slots{};
-constinit std::atomic<uint64_t> steps{0};
+constinit std::atomic<uint64_t> last_step{0};
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void WakePlace::wait_for(Scarce need) noexcept {
 }
 
 uint64_t WakePlace::next_step() noexcept {
-  return steps.fetch_add(1, std::memory_order_relaxed) + 1;
+  return last_step.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 void WakePlace::forget_all() noexcept {
