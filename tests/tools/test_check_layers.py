@@ -148,7 +148,7 @@ class Layers(unittest.TestCase):
             self.assertEqual(above, {})
 
     def test_tests_mirror_src(self):
-        sources = ["src/os/x.cpp", "src/pool/x.cpp", "src/pool/sleep/x.cpp", "src/device/sim/x.cpp", "src/cli/top/x.cpp"]
+        sources = ["src/os/x.cpp", "src/pool/x.cpp", "src/pool/sleep/x.cpp", "src/device/sim/x.cpp", "src/cli/x.cpp"]
         sources += ["src/frameworks/audit/x.cpp", "src/frameworks/torch/include/gpupool/x.h"]
         tests = ["tests/os/x_test.cpp", "tests/device/x_test.cpp", "tests/pool/debug_room_test.cpp"]
         tests += ["tests/audit/test_x.py", "tests/cli/README.md"]
