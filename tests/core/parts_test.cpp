@@ -250,15 +250,12 @@ TEST(ChunkLists, KeepOrderAndCount) {
   for (size_t i = 0; i < chunks.size(); ++i) {
     chunks[i].size = i % 2 == 0 ? kGranule : 8 * kGranule;
     chunks[i].serial = i + 1;
-    chunks[i].epoch = 9 - i;
     lists.push(&chunks[i]);
   }
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[0]);
   lists.remove(&chunks[0]);
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(8 * kGranule)), &chunks[1]);
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[2]);
-  EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(kGranule)), 9u) << "a bound, though its chunk has gone";
-  EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(8 * kGranule)), 8u);
   EXPECT_EQ(lists.bytes(), kGranule + 16 * kGranule);
   EXPECT_EQ(lists.count(ChunkLists::class_of(kGranule)), 1u);
   EXPECT_EQ(lists.count(ChunkLists::class_of(8 * kGranule)), 2u);
