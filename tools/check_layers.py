@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that every layer depends only on those below it.
 
+    wire   <-  watch, share, and cli, which reads what they write
     os     <-  base, and all above it but core
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
@@ -15,7 +16,7 @@ folders of src/cli have an order of their own, and so have the rooms of src/pool
 declares a class of a room above. Names each violation as file:line. What core must not include directly,
 it must not include through another header of ours either. Besides includes, it checks that extern "C" and catch (...)
 appear only in src/abi, in src/frameworks and where user functions are called, and that only src/abi names a concrete
-device.
+device. And tests mirror src: each layer, framework and room of the pool has tests of its own.
 """
 
 import re
@@ -24,15 +25,16 @@ from pathlib import Path
 
 # Which folders of ours each folder of src may include. A path to one header allows only that header.
 MAY_SEE = {
+    "wire": {"wire"},
     "os": {"os"},
     "base": {"os", "base"},
     "core": {"base", "core"},
     "device": {"os", "base", "device"},
-    "watch": {"os", "base", "watch"},
-    "share": {"os", "base", "share"},
+    "watch": {"wire", "os", "base", "watch"},
+    "share": {"wire", "os", "base", "share"},
     "pool": {"os", "base", "core", "watch", "share", "pool", "device/device.hpp"},
     "abi": {"os", "base", "core", "device", "watch", "share", "pool", "abi"},
-    "cli": {"cli"},
+    "cli": {"cli", "wire"},
     "frameworks": {"frameworks"},
     "frameworks/inject": {"frameworks", "os", "base", "watch"},
     "frameworks/audit": {"frameworks", "os", "base", "share"},
@@ -52,7 +54,15 @@ COMMAND_MAY_SEE = {
 }
 # The rooms of src/pool, from the top: each may include itself and those below it. "" are the files in no folder.
 POOL_ORDER = ("process", "", "observe", "sleep", "debug", "request", "memory", "stream", "cache", "rules")
-LIBRARY = ("os", "base", "core", "device", "watch", "share", "pool", "abi")
+# Where the tests of a room are that are not in tests/ROOM, of a layer, or tests/pool/ROOM_room_test.cpp.
+TESTS_OF = {
+    "pool/process": "tests/process",
+    "frameworks/audit": "tests/audit",
+    "frameworks/inject": "tests/inject",
+    "frameworks/kokkos": "tests/hosts/kokkos.cpp",
+    "frameworks/torch": "tests/torch_shim",
+}
+LIBRARY = ("wire", "os", "base", "core", "device", "watch", "share", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
 INSTALLED = {
@@ -277,6 +287,18 @@ def twins(root):
                     yield f"{relative}:{number}: {name} is a class of {first[name]} too"
 
 
+def untested(root):
+    """Layers, frameworks and rooms of the pool without tests of their own."""
+    folders = [path for rooms in ("*", "pool/*", "frameworks/*") for path in sorted((root / "src").glob(rooms))]
+    for room in (path.relative_to(root / "src").as_posix() for path in folders if path.is_dir()):
+        if room == "frameworks":
+            continue
+        usual = f"tests/pool/{room[5:]}_room_test.cpp" if room.startswith("pool/") else f"tests/{room}"
+        tests = root / TESTS_OF.get(room, usual)
+        if not tests.is_file() and not any(tests.glob("*.[cp]*")):
+            yield f"src/{room} has no tests: {tests.relative_to(root)}"
+
+
 def check(root):
     """All violations in a repository, and the number of files checked."""
     files = []
@@ -290,6 +312,7 @@ def check(root):
 def main(arguments):
     root = Path(arguments[0]).resolve() if arguments else Path(__file__).resolve().parent.parent
     violations, count = check(root)
+    violations += untested(root)
     print("\n".join(violations) if violations else f"{count} files respect their layers")
     return 1 if violations or count == 0 else 0
 

@@ -22,10 +22,10 @@
 namespace gpupool::internal::abi {
 namespace {
 
-using control::Command;
-using control::Outcome;
-using control::Reply;
-using control::Request;
+using wire::control::Command;
+using wire::control::Outcome;
+using wire::control::Reply;
+using wire::control::Request;
 using Pools = std::vector<std::shared_ptr<Pool>>;
 
 constexpr size_t kAlignment = 8;  // of what is written behind each other
@@ -98,7 +98,7 @@ bool write_snapshot(int file, Pool& pool) {
   pool.snapshot(segments, blocks);
   std::string report = pool.report();
   report.resize(align_up(report.size(), kAlignment));
-  control::PoolHeader header{};
+  wire::control::PoolHeader header{};
   header.pool = pool.id();
   header.segment_bytes = sizeof(gpupool_segment_t);
   header.block_bytes = sizeof(gpupool_block_t);
@@ -116,13 +116,13 @@ bool write_snapshot(int file, Pool& pool) {
 bool write_holders(int file, Pool& pool) {
   std::string bytes;
   for (const Holder& holder : find_holders(pool.sampler())) {
-    const control::HolderHeader header{pool.id(),
-                                       holder.live_bytes,
-                                       holder.samples,
-                                       holder.oldest_ns,
-                                       holder.newest_ns,
-                                       static_cast<uint32_t>(holder.tag.size()),
-                                       static_cast<uint32_t>(holder.stack.size())};
+    const wire::control::HolderHeader header{pool.id(),
+                                             holder.live_bytes,
+                                             holder.samples,
+                                             holder.oldest_ns,
+                                             holder.newest_ns,
+                                             static_cast<uint32_t>(holder.tag.size()),
+                                             static_cast<uint32_t>(holder.stack.size())};
     bytes.append(reinterpret_cast<const char*>(&header), sizeof header);
     bytes += holder.tag;
     bytes += holder.stack;

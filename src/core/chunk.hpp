@@ -62,9 +62,7 @@ class ChunkClasses {
   }
 
   void push(Chunk* chunk) noexcept {
-    const size_t at = class_of(chunk->size);
-    lists_[at].push_back(chunk);
-    latest_[at] = std::max(latest_[at], chunk->epoch);
+    lists_[class_of(chunk->size)].push_back(chunk);
     bytes_ += chunk->size;
   }
 
@@ -79,14 +77,10 @@ class ChunkClasses {
 
   size_t count(size_t size_class) const noexcept { return lists_[size_class].count(); }
 
-  /// The latest epoch of any chunk in the class, if all belong to one stream.
-  uint64_t latest_epoch(size_t size_class) const noexcept { return latest_[size_class]; }
-
   uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   std::array<List<Chunk, kPrev, kNext>, kClasses> lists_{};
-  std::array<uint64_t, kClasses> latest_{};
   uint64_t bytes_ = 0;
 };
 

@@ -127,44 +127,48 @@ Range* Heap::free_listed(Range* block, uint64_t epoch) noexcept {
 
 // ---- memory
 
-void Heap::add_region(Address base, uint64_t size) {
-  space_.store.reserve(1);
+Region& Heap::open_region(Address base, uint64_t size, std::vector<Chunk*> pages) {
   Region& region = space_.regions.emplace_back();
+  region.self = std::prev(space_.regions.end());
+  region.pages = std::move(pages);
   region.base = base;
   region.size = size;
   region.home = this;
+  return region;
+}
+
+/// Adds a new range after `last`, and returns it.
+Range* Heap::append(Region& region, Range* last, Address end, Tag tag) noexcept {
   Range* range = space_.store.get();
-  range->address = base;
-  range->size = size;
+  range->address = last != nullptr ? last->end() : region.base;
+  range->size = end - range->address;
   range->heap = this;
   range->region = &region;
-  range->prev = range->next = nullptr;
-  region.first = range;
-  make_free(range, State::bare);
+  range->link = nullptr;
+  range->prev = last;
+  range->next = nullptr;
+  range->set(tag);
+  (last != nullptr ? last->next : region.first) = range;
+  return range;
+}
+
+void Heap::add_region(Address base, uint64_t size) {
+  space_.store.reserve(1);
+  Region& region = open_region(base, size, {});
+  make_free(append(region, nullptr, region.end(), Tag::of(State::unused)), State::bare);
 }
 
 void Heap::add_segment(Chunk* chunk, uint64_t epoch) {
   space_.store.reserve(1);
   std::vector<Chunk*> pages(1, chunk);
-  Region& region = space_.regions.emplace_back();
-  region.self = std::prev(space_.regions.end());
-  region.pages = std::move(pages);
-  region.base = chunk->address;
-  region.size = chunk->size;
-  region.home = this;
+  Region& region = open_region(chunk->address, chunk->size, std::move(pages));
   region.is_segment = true;
   chunk->heap = this;
   chunk->region = &region;
   chunk->users = 0;
   chunk->epoch = epoch;
   chunk->serial = space_.next_serial();
-  Range* range = space_.store.get();
-  range->address = region.base;
-  range->size = region.size;
-  range->heap = this;
-  range->region = &region;
-  range->prev = range->next = nullptr;
-  region.first = range;
+  Range* range = append(region, nullptr, region.end(), Tag::of(State::unused));
   reserved_ += chunk->size;
   ++chunk_count_;
   unclaim_chunk(chunk);

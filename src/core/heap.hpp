@@ -184,6 +184,8 @@ class Heap : NoCopy {
   void unregister(const Range* block, uint64_t epoch) noexcept;
   Range* make_free(Range* block, State state) noexcept;
   FreeIndex& index_of_state(State state) noexcept { return state == State::hole ? holes_ : bare_; }
+  Region& open_region(Address base, uint64_t size, std::vector<Chunk*> pages);
+  Range* append(Region& region, Range* last, Address end, Tag tag) noexcept;
   Range* range_around(const Region& region, Address address) const noexcept;
   Range* range_at(Address address) const noexcept;
   Range* isolate(Range* range, Address address, uint64_t size) noexcept;

@@ -3,24 +3,6 @@
 #include "core/heap.hpp"
 
 namespace gpupool::internal {
-namespace {
-
-/// Adds a new range after `last`, and returns it.
-Range* append(Space& space, Region& region, Heap* heap, Range* last, Address end, Tag tag) noexcept {
-  Range* range = space.store.get();
-  range->address = last != nullptr ? last->end() : region.base;
-  range->size = end - range->address;
-  range->heap = heap;
-  range->region = &region;
-  range->link = nullptr;
-  range->prev = last;
-  range->next = nullptr;
-  range->set(tag);
-  (last != nullptr ? last->next : region.first) = range;
-  return range;
-}
-
-}  // namespace
 
 Range* Heap::add_fence(Address base, uint64_t size, Chunk* chunk, uint64_t bytes, uint64_t alignment) {
   const Address end = base + chunk->size;
@@ -28,12 +10,7 @@ Range* Heap::add_fence(Address base, uint64_t size, Chunk* chunk, uint64_t bytes
   space_.store.reserve(3);
   space_.map.prepare(start);
   std::vector<Chunk*> pages(chunk->size / kGranule, chunk);
-  Region& region = space_.regions.emplace_back();
-  region.self = std::prev(space_.regions.end());
-  region.pages = std::move(pages);
-  region.base = base;
-  region.size = size;
-  region.home = this;
+  Region& region = open_region(base, size, std::move(pages));
   region.is_fence = true;
   chunk->address = base;
   chunk->heap = this;
@@ -41,9 +18,9 @@ Range* Heap::add_fence(Address base, uint64_t size, Chunk* chunk, uint64_t bytes
   chunk->users = 1;
   // The rest of the region, backed or not, is unused and must stay so.
   Range* last = nullptr;
-  if (start != base) last = append(space_, region, this, last, start, Tag::of(State::retired));
-  Range* block = last = append(space_, region, this, last, start + bytes, Tag::of_new_block());
-  if (last->end() != region.end()) append(space_, region, this, last, region.end(), Tag::of(State::retired));
+  if (start != base) last = append(region, last, start, Tag::of(State::retired));
+  Range* block = last = append(region, last, start + bytes, Tag::of_new_block());
+  if (last->end() != region.end()) append(region, last, region.end(), Tag::of(State::retired));
   space_.map.insert(block);
   reserved_ += chunk->size;
   ++chunk_count_;

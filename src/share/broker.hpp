@@ -9,33 +9,6 @@
 
 namespace gpupool::internal::share {
 
-// What both say. src/cli/share/broker.cpp has the same.
-inline constexpr char kBrokerMagic[8] = {'g', 'p', 'b', 'r', 'o', 'k', 'e', 'r'};
-inline constexpr uint32_t kBrokerVersion = 1;
-enum class BrokerOutcome : uint32_t { refused, ask, here, none };
-
-struct BrokerSays {
-  char magic[8];
-  uint32_t version;
-  BrokerOutcome outcome;
-  uint64_t limit;        // of a new region, in bytes; 0: as the next says
-  uint32_t limit_share;  // in millionths of the device; 0: as the member says
-  uint32_t reserved;
-  char message[128];
-};
-static_assert(sizeof(BrokerSays) == 160);
-
-struct BrokerAsks {
-  char magic[8];
-  uint32_t version;
-  uint32_t reserved;
-  char group[64];
-  char device[64];
-  uint64_t region_bytes;  // of a new region; 0: make none
-  unsigned char page[4096];
-};
-static_assert(sizeof(BrokerAsks) == 4248);
-
 /// One question to a broker. No thread waits for it under a lock, so ask() may wait, and receive() may not.
 class BrokerCall {
  public:

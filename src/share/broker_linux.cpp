@@ -18,9 +18,14 @@
 #include <cstring>
 
 #include "share/region_linux.hpp"
+#include "wire/broker.hpp"
 
 namespace gpupool::internal::share {
 namespace {
+
+using wire::broker::Asks;
+using wire::broker::Outcome;
+using wire::broker::Says;
 
 /// A broker answers in a tenth of a millisecond. This is for a machine that is busy, and for hundreds who
 /// come at once.
@@ -133,20 +138,20 @@ Status wait_for_answer(const Place& place, const File& connection, uint64_t unti
 }
 
 /// Checks an answer, `bytes` of which have come.
-Status check_says(const Place& place, ssize_t bytes, BrokerSays& says) {
+Status check_says(const Place& place, ssize_t bytes, Says& says) {
   if (bytes < 0) return failed(place, "its broker's answer");
   if (bytes == 0) return unusable(place, "has a broker that ends without an answer");
   if (bytes != static_cast<ssize_t>(sizeof says) ||
-      std::memcmp(says.magic, kBrokerMagic, sizeof kBrokerMagic) != 0) {
+      std::memcmp(says.magic, wire::broker::kMagic, sizeof wire::broker::kMagic) != 0) {
     return unusable(place, "has a broker whose answer makes no sense");
   }
-  if (says.version != kBrokerVersion) {
+  if (says.version != wire::broker::kVersion) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has a broker of version %u, and this library knows %u",
-                place.path().c_str(), says.version, kBrokerVersion);
+                place.path().c_str(), says.version, wire::broker::kVersion);
   }
-  if (says.outcome == BrokerOutcome::none)
+  if (says.outcome == Outcome::none)
     return unusable(place, "does not exist: nobody has joined the group yet");
-  if (says.outcome != BrokerOutcome::refused) return kSuccess;
+  if (says.outcome != Outcome::refused) return kSuccess;
   char* const end = std::find(std::begin(says.message), std::end(says.message), '\0');
   std::replace_if(
       std::begin(says.message), end, [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -159,10 +164,10 @@ void copy_name(const std::string& from, char (&to)[64]) noexcept {
 }
 
 /// The question for a region; what a new one begins with, if there is none yet and `makes` is set.
-BrokerAsks make_question(const Place& place, bool makes, const BrokerSays& says) {
-  BrokerAsks asks{};
-  std::memcpy(asks.magic, kBrokerMagic, sizeof kBrokerMagic);
-  asks.version = kBrokerVersion;
+Asks make_question(const Place& place, bool makes, const Says& says) {
+  Asks asks{};
+  std::memcpy(asks.magic, wire::broker::kMagic, sizeof wire::broker::kMagic);
+  asks.version = wire::broker::kVersion;
   copy_name(place.group, asks.group);
   copy_name(place.device, asks.device);
   if (!makes) return asks;
@@ -194,10 +199,10 @@ Status BrokerCall::ask(const Place& place, bool makes) {
   File connection;
   if (const Status status = connect_to(place, until, connection); status != kSuccess) return status;
   if (const Status status = wait_for_answer(place, connection, until); status != kSuccess) return status;
-  BrokerSays says{};
+  Says says{};
   const ssize_t bytes = recv(connection.get(), &says, sizeof says, MSG_TRUNC);
   if (const Status status = check_says(place, bytes, says); status != kSuccess) return status;
-  const BrokerAsks asks = make_question(place, makes, says);
+  const Asks asks = make_question(place, makes, says);
   if (send(connection.get(), &asks, sizeof asks, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof asks))
     return failed(place, "asking its broker");
   if (const Status status = wait_for_answer(place, connection, until); status != kSuccess) return status;
@@ -206,7 +211,7 @@ Status BrokerCall::ask(const Place& place, bool makes) {
 }
 
 Status BrokerCall::receive(const Place& place, File& region, File& sign) {
-  BrokerSays says{};
+  Says says{};
   iovec part{&says, sizeof says};
   std::array<int, 2> files{-1, -1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof files)> room{};
@@ -222,7 +227,7 @@ Status BrokerCall::receive(const Place& place, File& region, File& sign) {
   const File handed(files[0]);
   File handed_sign(files[1]);
   if (const Status status = check_says(place, bytes, says); status != kSuccess) return status;
-  if (says.outcome != BrokerOutcome::here || (message.msg_flags & MSG_CTRUNC) != 0 || !handed || !handed_sign)
+  if (says.outcome != Outcome::here || (message.msg_flags & MSG_CTRUNC) != 0 || !handed || !handed_sign)
     return unusable(place, "has a broker whose answer makes no sense");
   if (const Status status = check_handed(place, handed); status != kSuccess) return status;
   // What was handed out shares its locks with all others.

@@ -10,13 +10,12 @@
 
 #include "base/status.hpp"
 #include "share/word.hpp"
+#include "wire/region.hpp"
 
 namespace gpupool::internal::share {
 
-inline constexpr uint32_t kSlots = 256;
-inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 0;
-inline constexpr char kMagic[8] = {'g', 'p', 's', 'h', 'a', 'r', 'e', '\n'};
+using wire::region::kRegionBytes;
+using wire::region::kSlots;
 
 using Number = std::atomic<uint64_t>;
 using Bell = std::atomic<uint32_t>;  // the word that a futex waits on
@@ -27,18 +26,7 @@ static_assert(Bell::is_always_lock_free && sizeof(Bell) == 4);
 // an address, and as an index or bound only once checked.
 
 struct Header {
-  // ---- never changes
-  char magic[8];
-  uint32_t major;  // if it differs: another layout, not to be touched
-  uint32_t minor;  // if higher: more fields, in what is zero here
-  uint32_t header_bytes;
-  uint32_t slot_bytes;
-  uint32_t slot_count;
-  uint32_t reserved0;
-  uint64_t region_bytes;
-  uint64_t device_bytes;
-  int64_t created;  // seconds since 1970
-  char device[64];
+  wire::region::Begin begin;
   // ---- changes seldom
   alignas(64) Number limit;  // units, as all amounts here unless marked as bytes
   Number foreign;            // bytes of the device that no member had at the last quiet moment
@@ -86,12 +74,11 @@ struct alignas(64) Slot {
 struct Layout {
   union {
     Header header;
-    unsigned char page[4096];
+    unsigned char page[wire::region::kHeaderBytes];
   };
   std::array<Slot, kSlots> slots;
 };
-static_assert(offsetof(Layout, slots) == 4096 && sizeof(Slot) == 320);
-inline constexpr size_t kRegionBytes = sizeof(Layout);
+static_assert(sizeof(Slot) == wire::region::kSlotBytes && sizeof(Layout) == kRegionBytes);
 
 inline Account& account_of(Layout& layout, uint32_t slot) noexcept {
   return layout.slots[slot % kSlots].account;

@@ -71,17 +71,19 @@ Status make_region(const Spot& place, const File& folder) {
 }
 
 Status check_header(const Spot& place, const Header& header) {
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+  const wire::region::Begin& begin = header.begin;
+  constexpr wire::region::Begin kRight;
+  if (std::memcmp(begin.magic, kRight.magic, sizeof begin.magic) != 0)
     return unusable(place, "is no region of gpupool");
-  if (header.major != kMajor) {
+  if (begin.major != kRight.major) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has layout %u, and this version of gpupool knows %u",
-                place.path, header.major, kMajor);
+                place.path, begin.major, kRight.major);
   }
-  if (header.header_bytes != offsetof(Layout, slots) || header.slot_bytes != sizeof(Slot) ||
-      header.slot_count != kSlots || header.region_bytes != kRegionBytes) {
+  if (begin.header_bytes != kRight.header_bytes || begin.slot_bytes != kRight.slot_bytes ||
+      begin.slot_count != kRight.slot_count || begin.region_bytes != kRight.region_bytes) {
     return unusable(place, "has another layout than its version says");
   }
-  if (std::strncmp(header.device, place.device, sizeof header.device) != 0) {
+  if (std::strncmp(begin.device, place.device, sizeof begin.device) != 0) {
     return unusable(place, "is of another device");
   }
   return kSuccess;
@@ -109,16 +111,9 @@ bool set_lock(const File& file, short type, int command, uint32_t slot, struct f
 }  // namespace
 
 void write_header(const Spot& place, Header& header) noexcept {
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.major = kMajor;
-  header.minor = kMinor;
-  header.header_bytes = offsetof(Layout, slots);
-  header.slot_bytes = sizeof(Slot);
-  header.slot_count = kSlots;
-  header.region_bytes = kRegionBytes;
-  header.device_bytes = place.device_bytes;
-  header.created = time(nullptr);
-  std::snprintf(header.device, sizeof header.device, "%s", place.device);
+  header.begin.device_bytes = place.device_bytes;
+  header.begin.created = time(nullptr);
+  std::snprintf(header.begin.device, sizeof header.begin.device, "%s", place.device);
   const uint64_t limit = place.limit != 0 ? place.limit : place.device_bytes;
   header.limit.store(std::min(limit / kUnitBytes, kMostUnits));
 }

@@ -112,7 +112,7 @@ uint64_t expected_free(const Layout& layout, uint32_t without) noexcept {
     const bool counts = slot != without && each.pid.load(std::memory_order_relaxed) != 0;
     if (counts) held += each.reserved.load(std::memory_order_relaxed);
   }
-  const uint64_t total = layout.header.device_bytes;
+  const uint64_t total = layout.header.begin.device_bytes;
   return held < total ? total - held : 0;
 }
 
@@ -132,7 +132,7 @@ uint64_t refund_dead(Layout& layout, uint32_t slot, uint64_t free) noexcept {
   uint64_t since = dead.dead_since.load();
   if (since == 0 || since > now) dead.dead_since.store(since = now);
   // An unused guarantee is no member's memory.
-  const uint64_t bytes = std::min(dead.reserved.load(), layout.header.device_bytes);
+  const uint64_t bytes = std::min(dead.reserved.load(), layout.header.begin.device_bytes);
   if (!is_confirmed(layout, slot, bytes, now - since, free))
     return static_cast<uint64_t>(amount) * kUnitBytes;
   const auto account = [&](uint32_t at) -> Account& { return account_of(layout, at); };
@@ -161,9 +161,9 @@ uint64_t refund_the_dead(Layout& layout, const File& file, uint64_t free) noexce
     unlock_slot(file, slot);
   }
   if (is_quiet) {
-    const uint64_t members = layout.header.device_bytes - expected_free(layout, kSlots);
+    const uint64_t members = layout.header.begin.device_bytes - expected_free(layout, kSlots);
     const uint64_t foreign = layout.header.foreign.load();
-    const uint64_t held = layout.header.device_bytes - std::min(free, layout.header.device_bytes);
+    const uint64_t held = layout.header.begin.device_bytes - std::min(free, layout.header.begin.device_bytes);
     const uint64_t of_members = members - std::min(members, foreign);
     layout.header.foreign.store(held - std::min(held, of_members));
   }

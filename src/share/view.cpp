@@ -23,9 +23,9 @@ Standing View::standing() const noexcept {
   Standing now;
   now.limit = header.limit.load() * kUnitBytes;
   now.used = word::used_of(header.used.load()) * kUnitBytes;
-  now.total = header.device_bytes;
+  now.total = header.begin.device_bytes;
   now.foreign = header.foreign.load();
-  now.created = header.created;
+  now.created = header.begin.created;
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     const Slot& each = layout_->slots[slot];
     const int64_t amount = word::amount_of(each.account.state.load());

@@ -28,6 +28,9 @@
 namespace gpupool::internal::control {
 namespace {
 
+using wire::control::Command;
+using wire::control::Notice;
+
 constexpr size_t kConnections = 16;
 constexpr uint64_t kLongestWait = 3'600'000'000'000;  // an hour, for a wake
 constexpr timespec kPause{0, 100'000'000};
@@ -43,7 +46,7 @@ struct Served {
   os::KeptFile notice;
   os::KeptFile listener;
   std::array<Connection, kConnections> connections;
-  unsigned char key[kKeyBytes];
+  unsigned char key[wire::control::kKeyBytes];
   Actions actions;
   uint64_t count = 0;  // of those that came
 };
@@ -78,7 +81,7 @@ Status open_listener(os::KeptFile& listener, Notice& notice) {
 Status write_notice(const Notice& notice, os::KeptFile& file) {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   if (!os::may_be_as_large(sizeof notice) ||
-      !os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file) ||
+      !os::keep_file(memfd_create(wire::control::kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file) ||
       write(file.number, &notice, sizeof notice) != static_cast<ssize_t>(sizeof notice) ||
       fcntl(file.number, F_ADD_SEALS, kSeals) != 0)
     return cannot("it cannot be announced");
@@ -158,14 +161,16 @@ bool is_sound(const Request& request, size_t bytes, const Connection& connection
     refuse(reply, Outcome::refused, "%s", why);
     return false;
   };
-  if (bytes < offsetof(Request, key) || request.magic != kMagic) return refused("this is no request");
-  if (request.version != kVersion) {
+  if (bytes < offsetof(Request, key) || request.magic != wire::control::kMagic)
+    return refused("this is no request");
+  if (request.version != wire::control::kVersion) {
     refuse(reply, Outcome::refused, "the request is of version %u, and this library (%s) knows %u",
-           request.version, gpupool_version_string(), kVersion);
+           request.version, gpupool_version_string(), wire::control::kVersion);
     return false;
   }
   if (bytes != sizeof request) return refused("the request has another size than its version");
-  if (std::memcmp(request.key, served.key, kKeyBytes) != 0) return refused("the request has another key");
+  if (std::memcmp(request.key, served.key, wire::control::kKeyBytes) != 0)
+    return refused("the request has another key");
   if (!is_text(request.tag) || !is_text(request.path)) return refused("a text of the request has no end");
   for (const uint64_t each : request.reserved)
     if (each != 0) return refused("a reserved field of the request is not 0");
@@ -198,8 +203,8 @@ void stop_recording(Connection& connection, Reply& reply) noexcept {
 
 void answer(Connection& connection, const Reply& reply, int file) noexcept {
   Reply whole = reply;
-  whole.magic = kMagic;
-  whole.version = kVersion;
+  whole.magic = wire::control::kMagic;
+  whole.version = wire::control::kVersion;
   iovec part{&whole, sizeof whole};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> room{};
   msghdr message{};
@@ -304,14 +309,15 @@ void refuse(Reply& reply, Outcome outcome, const char* format, ...) noexcept {
 Status start(const Actions& actions) {
   const std::lock_guard lock(served_mutex);
   Notice notice{};
-  notice.magic = kMagic;
-  notice.version = kVersion;
+  notice.magic = wire::control::kMagic;
+  notice.version = wire::control::kVersion;
   notice.process = static_cast<uint64_t>(getpid());
   served.actions = actions;
-  Status status = getrandom(served.key, kKeyBytes, 0) == static_cast<ssize_t>(kKeyBytes)
-                      ? kSuccess
-                      : cannot("there is no key");
-  std::memcpy(notice.key, served.key, kKeyBytes);
+  Status status =
+      getrandom(served.key, wire::control::kKeyBytes, 0) == static_cast<ssize_t>(wire::control::kKeyBytes)
+          ? kSuccess
+          : cannot("there is no key");
+  std::memcpy(notice.key, served.key, wire::control::kKeyBytes);
   if (status == kSuccess) status = open_listener(served.listener, notice);
   if (status == kSuccess) status = write_notice(notice, served.notice);
   if (status == kSuccess) status = interrupts::set_check(end_for_nobody, nullptr, true);

@@ -37,7 +37,7 @@ Status Journal::create(const char* path, bool by_processor) {
   }
   if (const Status status = map(path); status != kSuccess) return status;
   JournalHeader& head = header();
-  head.version = kJournalVersion;
+  head.version = wire::recording::kVersion;
   head.header_bytes = kJournalHeader;
   head.chunk_bytes = kJournalChunk;
   head.pid = static_cast<uint32_t>(os::process_id());
@@ -49,7 +49,7 @@ Status Journal::create(const char* path, bool by_processor) {
   std::snprintf(head.library, sizeof head.library, "%d.%d.%d", GPUPOOL_VERSION_MAJOR, GPUPOOL_VERSION_MINOR,
                 GPUPOOL_VERSION_PATCH);
   os::read_command_line(head.command, sizeof head.command);
-  std::memcpy(head.magic, "GPUPOOL\1", sizeof head.magic);
+  (void)wire::recording::kMagic.copy(head.magic, sizeof head.magic);
   return kSuccess;
 }
 
@@ -84,22 +84,16 @@ uint8_t* Journal::claim_chunk(uint64_t now) noexcept {
   head.thread = os::thread_id();
   head.first_ticks = now;
   os::read_thread_name(head.name, sizeof head.name);
-  std::atomic_ref(head.magic).store(kChunkMagic, std::memory_order_release);
+  std::atomic_ref(head.magic).store(wire::recording::kChunkMagic, std::memory_order_release);
   // Last, so that a killed process leaves no file that lacks a chunk.
-  header().chunks.fetch_add(1, std::memory_order_release);
+  std::atomic_ref(header().chunks).fetch_add(1, std::memory_order_release);
   return base_ + offset;
 }
 
 void Journal::end_chunk(uint8_t* chunk, const uint8_t* end) noexcept {
   auto& head = *reinterpret_cast<ChunkHeader*>(chunk);
   const auto used = static_cast<uint32_t>(end - (chunk + sizeof head));
-  uint64_t sum = used * (offsetof(ChunkHeader, used) + 1);  // which is not there yet
-  for (uint64_t at = 0; at < kJournalChunk; at += sizeof sum) {
-    uint64_t word = 0;
-    std::memcpy(&word, chunk + at, sizeof word);
-    sum += word * (at + 1);  // odd, so that each bit counts
-  }
-  head.checksum = static_cast<uint32_t>(sum ^ sum >> 32);
+  head.checksum = wire::recording::checksum_of(chunk, kJournalChunk, used);
   std::atomic_ref(head.used).store(used, std::memory_order_release);
 }
 

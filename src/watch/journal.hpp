@@ -14,50 +14,19 @@
 
 #include "base/status.hpp"
 #include "os/files.hpp"
+#include "wire/recording.hpp"
 
 namespace gpupool::internal {
 
-inline constexpr uint32_t kJournalVersion = 1;
-inline constexpr uint32_t kJournalHeader = 4096;
+using JournalHeader = wire::recording::Header;
+using wire::recording::ChunkHeader;
+
+inline constexpr uint32_t kJournalHeader = wire::recording::kHeaderBytes;
 inline constexpr uint32_t kJournalChunk = 64 * 1024;
-inline constexpr uint64_t kJournalMost = uint64_t{4} << 30;  // bytes of a file: readers take no more
+inline constexpr uint64_t kJournalMost = wire::recording::kMostBytes;
 inline constexpr uint64_t kJournalStep = uint64_t{1} << 20;  // by which it grows
-inline constexpr uint32_t kJournalEnded = 1;                 // flag: nothing was cut off
 /// Times in the file are ticks shifted to the right by this.
 inline constexpr uint32_t kTickShift = 4;
-
-struct JournalHeader {
-  char magic[8];  // "GPUPOOL", 1
-  uint32_t version;
-  uint32_t header_bytes;
-  uint32_t chunk_bytes;
-  std::atomic<uint32_t> flags;
-  uint32_t pid;
-  uint32_t tick_shift;
-  uint64_t ticks_per_second;
-  uint64_t start_ticks;
-  uint64_t start_monotonic_ns;
-  uint64_t start_realtime_ns;
-  std::atomic<uint64_t> end_ticks;
-  std::atomic<uint64_t> chunks;  // begun by threads
-  std::atomic<uint64_t> lost;    // events for which the disk had no room
-  char library[32];
-  char command[1024];  // arguments, each followed by a zero
-};
-
-struct ChunkHeader {
-  uint32_t magic;
-  uint32_t thread;  // the system's number of it
-  uint64_t first_ticks;
-  uint32_t used;      // bytes after this header; 0: up to a zero
-  uint32_t checksum;  // of a chunk of which `used` is known
-  char name[16];      // of the thread
-};
-inline constexpr uint32_t kChunkMagic = 0x48435047;  // "GPCH"
-
-// Readers rely on these offsets.
-static_assert(offsetof(JournalHeader, lost) == 80 && sizeof(JournalHeader) == 1144 &&
-              sizeof(ChunkHeader) == 40);
 
 /// One recording's file. Its memory stays until no thread has a chunk of it, since one may still be writing
 /// when the recording ends; who deletes it knows that (`recorder.cpp`).

@@ -76,9 +76,8 @@ bool Journal::take_room(uint64_t from, uint64_t bytes) noexcept {
 
 void Journal::close(uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
-  JournalHeader& head = header();
-  head.end_ticks.store(now);
-  head.flags.store(kJournalEnded);
+  std::atomic_ref(header().end_ticks).store(now);
+  std::atomic_ref(header().flags).store(wire::recording::kEnded);
   const uint64_t used = kJournalHeader + begun_.load() * kJournalChunk;
   const bool is_detached = detach_memory();
   // Returns room allocated in advance to the disk; if that fails, zeros stay at the end.

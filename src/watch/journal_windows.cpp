@@ -43,9 +43,8 @@ Journal::~Journal() {
 /// The memory stays: a thread that has not noticed the end writes there.
 void Journal::close(uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
-  JournalHeader& head = header();
-  head.end_ticks.store(now);
-  head.flags.store(kJournalEnded);
+  std::atomic_ref(header().end_ticks).store(now);
+  std::atomic_ref(header().flags).store(wire::recording::kEnded);
   const uint64_t used = std::min(kJournalHeader + begun_.load() * kJournalChunk, bytes_.load());
   for (uint64_t at = 0; at < used;) {
     const int count =

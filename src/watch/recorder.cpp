@@ -105,21 +105,17 @@ constinit thread_local Writer writer{};
   return writer;
 }
 
-constexpr uint8_t kSameStream = 0x10;
-constexpr uint8_t kSameTag = 0x20;
-constexpr uint8_t kHasStack = 0x40;
-constexpr uint8_t kSamePool = 0x80;
+using wire::recording::kAddressUnit;
+using wire::recording::kHasStack;
+using wire::recording::kSamePool;
+using wire::recording::kSameStream;
+using wire::recording::kSameTag;
 constexpr uint8_t kAllSame = kSamePool | kSameStream | kSameTag;
 
 uint8_t* put(uint8_t* at, uint64_t number) noexcept {
   for (; number >= 0x80; number >>= 7) *at++ = static_cast<uint8_t>(number | 0x80);
   *at++ = static_cast<uint8_t>(number);
   return at;
-}
-
-uint8_t* put_signed(uint8_t* at, uint64_t difference) noexcept {
-  const auto value = static_cast<int64_t>(difference);
-  return put(at, static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63));
 }
 
 uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
@@ -167,7 +163,7 @@ void drop_at_end(void* held) noexcept {
   uint8_t* chunk = recording->journal.claim_chunk(event.time);
   if (chunk == nullptr) {
     if (event.kind < EventKind::tag_name)
-      recording->journal.header().lost.fetch_add(1, std::memory_order_relaxed);
+      std::atomic_ref(recording->journal.header().lost).fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   if (has_filled_one) Journal::end_chunk(to.end - kJournalChunk, to.at);
@@ -325,10 +321,9 @@ void Recorder::take_turn() noexcept {
 
 void Recorder::write(const Entry& event) noexcept {
   (void)append(event, kEventMax, [&](uint8_t* at, Writer& to) {
-    at = put_signed(at, event.address / 512 - to.address);
-    to.address = event.address / 512;
-    const bool has_bytes = event.kind != EventKind::free && event.kind != EventKind::use;
-    return has_bytes ? put(at, event.bytes) : at;
+    at = put(at, wire::recording::fold_sign(event.address / kAddressUnit - to.address));
+    to.address = event.address / kAddressUnit;
+    return wire::recording::has_bytes(event.kind) ? put(at, event.bytes) : at;
   });
 }
 

@@ -16,24 +16,11 @@
 #include "watch/ring.hpp"
 #include "watch/stack.hpp"
 #include "watch/tags.hpp"
+#include "wire/recording.hpp"
 
 namespace gpupool::internal {
 
-/// Kinds of events, as in the file. docs/watch.md says what follows each.
-enum class EventKind : uint8_t {
-  end = 0,
-  malloc = 1,
-  free = 2,
-  use = 3,     // another stream uses a block
-  failed = 4,  // a malloc has failed
-  map = 5,     // a chunk backs addresses of a stream
-  unmap = 6,
-  mark = 7,
-  have = 8,  // a block that was live when the recording began
-  tag_name = 9,
-  stack_text = 10,
-  pool_name = 11,
-};
+using wire::recording::EventKind;
 
 struct Entry {
   EventKind kind;

@@ -5,7 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <atomic>
+#include <bit>
 
 #include "base/parse.hpp"
 #include "gpupool/gpupool.h"
@@ -13,6 +14,9 @@
 
 namespace gpupool::internal::shown {
 namespace {
+
+using wire::stats::Header;
+using wire::stats::Page;
 
 /// The page of this process.
 struct Mapped {
@@ -26,7 +30,8 @@ constinit std::atomic<bool> is_wanted{true};
 /// Makes a file for the page. Its size cannot change, so no reader is cut off.
 bool make_file(os::KeptFile& file) noexcept {
   if (!os::may_be_as_large(sizeof(Page))) return false;
-  if (!os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file)) return false;
+  if (!os::keep_file(memfd_create(wire::stats::kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file))
+    return false;
   const bool is_whole = ftruncate(file.number, sizeof(Page)) == 0 &&
                         fcntl(file.number, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   if (!is_whole) os::close_kept(file);
@@ -43,13 +48,13 @@ Page* map_file(int file) noexcept {
 }
 
 void write_header(Header& header) noexcept {
-  header.layout = kLayout;
+  header.layout = wire::stats::kLayout;
   header.header_bytes = sizeof(Header);
   header.slot_bytes = sizeof(Slot);
-  header.slots = kSlots;
+  header.slots = wire::stats::kSlots;
   header.process = static_cast<uint64_t>(getpid());
   set_text(header.version, gpupool_version_string());
-  header.magic.store(kMagic, std::memory_order_release);
+  std::atomic_ref(header.magic).store(wire::stats::kMagic, std::memory_order_release);
 }
 
 /// Fresh memory of a memfd is zero; so is all of the page but its header at first.
@@ -69,14 +74,15 @@ Page* make_page() noexcept {
 }  // namespace
 
 void write(Slot& slot, SlotState state, const Figures& figures) noexcept {
-  std::array<uint64_t, kFigureWords> words;
-  std::memcpy(words.data(), &figures, sizeof figures);
-  const uint32_t sequence = slot.sequence.load(std::memory_order_relaxed);
-  slot.sequence.store(sequence + 1, std::memory_order_relaxed);
+  const auto words = std::bit_cast<decltype(Slot::words)>(figures);
+  const std::atomic_ref now(slot.sequence);
+  const uint32_t sequence = now.load(std::memory_order_relaxed);
+  now.store(sequence + 1, std::memory_order_relaxed);
   // Each store is a release, so nobody can see one of them without the odd sequence.
-  slot.state.store(state, std::memory_order_release);
-  for (size_t at = 0; at < kFigureWords; ++at) slot.words[at].store(words[at], std::memory_order_release);
-  slot.sequence.store(sequence + 2, std::memory_order_release);
+  std::atomic_ref(slot.state).store(state, std::memory_order_release);
+  for (size_t at = 0; at < words.size(); ++at)
+    std::atomic_ref(slot.words[at]).store(words[at], std::memory_order_release);
+  now.store(sequence + 2, std::memory_order_release);
 }
 
 Status read_switch() {
@@ -93,15 +99,15 @@ Slot* open_slot() noexcept {
     mapped.is_refused = true;
     return nullptr;
   }
-  for (size_t at = 0; at < kSlots; ++at) {
+  for (size_t at = 0; at < wire::stats::kSlots; ++at) {
     Slot& slot = page->slots[at];
-    if (slot.state.load(std::memory_order_relaxed) != SlotState::free) continue;
+    if (slot.state != SlotState::free) continue;
     const auto used = static_cast<uint32_t>(at + 1);
-    if (page->header.slots_used.load(std::memory_order_relaxed) < used)
-      page->header.slots_used.store(used, std::memory_order_release);
+    if (page->header.slots_used < used)
+      std::atomic_ref(page->header.slots_used).store(used, std::memory_order_release);
     return &slot;
   }
-  page->header.not_shown.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_ref(page->header.not_shown).fetch_add(1, std::memory_order_relaxed);
   return nullptr;
 }
 
@@ -109,7 +115,7 @@ void close_slot(Slot* slot) noexcept {
   if (slot != nullptr) {
     write(*slot, SlotState::free, Figures{});
   } else if (mapped.page != nullptr) {
-    mapped.page->header.not_shown.fetch_sub(1, std::memory_order_relaxed);
+    std::atomic_ref(mapped.page->header.not_shown).fetch_sub(1, std::memory_order_relaxed);
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-// What is a size is decided by gpupool_parse_size, which tests/core/base_test.cpp tests.
+// What is a size is decided by gpupool_parse_size, which tests/abi/bad_texts.c tests.
 TEST(ParseBytes, takes_numbers_and_suffixes) {
   EXPECT_EQ(parse_bytes("1", "--cap"), 1u);
   EXPECT_EQ(parse_bytes("4096B", "--cap"), 4096u);

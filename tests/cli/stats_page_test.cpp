@@ -36,41 +36,41 @@ void put(Bytes& bytes, size_t at, Number number) {
 }
 
 size_t slot_at(size_t slot) {
-  return sizeof(shown::Header) + slot * sizeof(shown::Slot);
+  return sizeof(wire::stats::Header) + slot * sizeof(wire::stats::Slot);
 }
 
 /// A page as the library lays it out, with one pool in its third slot.
-Bytes sample_page(const shown::Figures& figures = {}) {
-  Bytes bytes(sizeof(shown::Page));
-  put(bytes, offsetof(shown::Header, magic), shown::kMagic);
-  put(bytes, offsetof(shown::Header, layout), shown::kLayout);
-  put(bytes, offsetof(shown::Header, header_bytes), static_cast<uint32_t>(sizeof(shown::Header)));
-  put(bytes, offsetof(shown::Header, slot_bytes), static_cast<uint32_t>(sizeof(shown::Slot)));
-  put(bytes, offsetof(shown::Header, slots), static_cast<uint32_t>(shown::kSlots));
-  put(bytes, offsetof(shown::Header, process), uint64_t{4711});
-  put(bytes, offsetof(shown::Header, slots_used), uint32_t{3});
-  put(bytes, offsetof(shown::Header, not_shown), uint32_t{5});
-  std::memcpy(bytes.data() + offsetof(shown::Header, version), "0.2.0", 6);
+Bytes sample_page(const wire::stats::Figures& figures = {}) {
+  Bytes bytes(sizeof(wire::stats::Page));
+  put(bytes, offsetof(wire::stats::Header, magic), wire::stats::kMagic);
+  put(bytes, offsetof(wire::stats::Header, layout), wire::stats::kLayout);
+  put(bytes, offsetof(wire::stats::Header, header_bytes), static_cast<uint32_t>(sizeof(wire::stats::Header)));
+  put(bytes, offsetof(wire::stats::Header, slot_bytes), static_cast<uint32_t>(sizeof(wire::stats::Slot)));
+  put(bytes, offsetof(wire::stats::Header, slots), static_cast<uint32_t>(wire::stats::kSlots));
+  put(bytes, offsetof(wire::stats::Header, process), uint64_t{4711});
+  put(bytes, offsetof(wire::stats::Header, slots_used), uint32_t{3});
+  put(bytes, offsetof(wire::stats::Header, not_shown), uint32_t{5});
+  std::memcpy(bytes.data() + offsetof(wire::stats::Header, version), "0.2.0", 6);
   put(bytes, slot_at(2), uint32_t{8});
-  put(bytes, slot_at(2) + offsetof(shown::Slot, state), shown::SlotState::pool);
-  std::memcpy(bytes.data() + slot_at(2) + offsetof(shown::Slot, words), &figures, sizeof figures);
+  put(bytes, slot_at(2) + offsetof(wire::stats::Slot, state), wire::stats::SlotState::pool);
+  std::memcpy(bytes.data() + slot_at(2) + offsetof(wire::stats::Slot, words), &figures, sizeof figures);
   return bytes;
 }
 
 TEST(StatsPageReader, ReadsWhatTheLibraryLaysOut) {
-  shown::Figures figures{};
+  wire::stats::Figures figures{};
   figures.pool = 7;
   figures.backend = 1;
   figures.device = 3;
-  figures.flags = shown::kIsChild | shown::kRunsAlone;
+  figures.flags = wire::stats::kIsChild | wire::stats::kRunsAlone;
   figures.shown_ns = 99;
   shown::set_text(figures.device_id, "GPU-1");
   shown::set_text(figures.name, std::string(100, 'n'));
   shown::set_text(figures.group, "team");
   // Each of the numbers between the texts and the tags is another one.
   uint64_t next = 1000;
-  for (size_t at = offsetof(shown::Figures, device_total); at <= offsetof(shown::Figures, taken);
-       at += 8, ++next)
+  for (size_t at = offsetof(wire::stats::Figures, counts);
+       at < offsetof(wire::stats::Figures, reserved_words); at += 8, ++next)
     std::memcpy(reinterpret_cast<char*>(&figures) + at, &next, sizeof next);
   figures.tag_count = 2;
   shown::set_text(figures.tags[0].name, "kv cache");
@@ -95,34 +95,34 @@ TEST(StatsPageReader, ReadsWhatTheLibraryLaysOut) {
   EXPECT_EQ(pool.name, std::string(63, 'n'));
   EXPECT_EQ(pool.group, "team");
   const std::vector<std::pair<uint64_t, uint64_t>> pairs = {
-      {pool.device_total, figures.device_total},
-      {pool.limit, figures.limit},
-      {pool.live, figures.live},
-      {pool.live_blocks, figures.live_blocks},
-      {pool.live_peak, figures.live_peak},
-      {pool.pending, figures.pending},
-      {pool.pending_blocks, figures.pending_blocks},
-      {pool.cached, figures.cached},
-      {pool.slack, figures.slack},
-      {pool.reserved, figures.reserved},
-      {pool.reserved_peak, figures.reserved_peak},
-      {pool.asleep, figures.asleep},
-      {pool.backup, figures.backup},
-      {pool.free_ranges, figures.free_ranges},
-      {pool.largest_free_range, figures.largest_free_range},
-      {pool.hits, figures.hits},
-      {pool.misses, figures.misses},
-      {pool.steals, figures.steals},
-      {pool.stream_steals, figures.stream_steals},
-      {pool.retries, figures.retries},
-      {pool.failed_mallocs, figures.failed_mallocs},
-      {pool.driver_calls, figures.driver_calls},
-      {pool.driver_ns, figures.driver_ns},
-      {pool.streams, figures.streams},
-      {pool.group_limit, figures.group_limit},
-      {pool.group_used, figures.group_used},
-      {pool.given, figures.given},
-      {pool.taken, figures.taken},
+      {pool.device_total, figures.counts.device_total},
+      {pool.limit, figures.counts.limit},
+      {pool.live, figures.counts.live},
+      {pool.live_blocks, figures.counts.live_blocks},
+      {pool.live_peak, figures.counts.live_peak},
+      {pool.pending, figures.counts.pending},
+      {pool.pending_blocks, figures.counts.pending_blocks},
+      {pool.cached, figures.counts.cached},
+      {pool.slack, figures.counts.slack},
+      {pool.reserved, figures.counts.reserved},
+      {pool.reserved_peak, figures.counts.reserved_peak},
+      {pool.asleep, figures.counts.asleep},
+      {pool.backup, figures.counts.backup},
+      {pool.free_ranges, figures.counts.free_ranges},
+      {pool.largest_free_range, figures.counts.largest_free_range},
+      {pool.hits, figures.counts.hits},
+      {pool.misses, figures.counts.misses},
+      {pool.steals, figures.counts.steals},
+      {pool.stream_steals, figures.counts.stream_steals},
+      {pool.retries, figures.counts.retries},
+      {pool.failed_mallocs, figures.counts.failed_mallocs},
+      {pool.driver_calls, figures.counts.driver_calls},
+      {pool.driver_ns, figures.counts.driver_ns},
+      {pool.streams, figures.counts.streams},
+      {pool.group_limit, figures.counts.group_limit},
+      {pool.group_used, figures.counts.group_used},
+      {pool.given, figures.counts.given},
+      {pool.taken, figures.counts.taken},
   };
   EXPECT_EQ(pairs.size(), next - 1000);
   for (size_t at = 0; at < pairs.size(); ++at) EXPECT_EQ(pairs[at].first, pairs[at].second) << at;
@@ -145,16 +145,16 @@ TEST(StatsPageReader, RefusesWhatIsNoPageOrAnotherVersions) {
   const Bytes good = sample_page();
   EXPECT_EQ(refusal_of(good), "");
   Bytes bytes = good;
-  put(bytes, offsetof(shown::Header, layout), uint32_t{2});
+  put(bytes, offsetof(wire::stats::Header, layout), uint32_t{2});
   EXPECT_EQ(refusal_of(bytes), "it has layout 2, of another version of gpupool than this command's");
   bytes = good;
   bytes[3] = 'x';
   EXPECT_EQ(refusal_of(bytes), "it is none, or not whole yet");
   bytes = good;
-  put(bytes, offsetof(shown::Header, slots), ~uint32_t{0});
+  put(bytes, offsetof(wire::stats::Header, slots), ~uint32_t{0});
   EXPECT_NE(refusal_of(bytes).find("it is damaged"), std::string::npos);
   bytes = good;
-  put(bytes, offsetof(shown::Header, slot_bytes), uint32_t{8});
+  put(bytes, offsetof(wire::stats::Header, slot_bytes), uint32_t{8});
   EXPECT_NE(refusal_of(bytes).find("it is damaged"), std::string::npos);
   for (size_t length = 0; length < slot_at(3); ++length) {
     bytes.assign(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length));
@@ -164,9 +164,10 @@ TEST(StatsPageReader, RefusesWhatIsNoPageOrAnotherVersions) {
 
 TEST(StatsPageReader, ReadsSlotsThatAreLargerThanItKnows) {
   Bytes bytes = sample_page();
-  put(bytes, offsetof(shown::Header, slot_bytes), uint32_t{2048});
-  put(bytes, offsetof(shown::Header, slots_used), uint32_t{2});
-  put(bytes, sizeof(shown::Header) + 2048 + offsetof(shown::Slot, state), shown::SlotState::pool);
+  put(bytes, offsetof(wire::stats::Header, slot_bytes), uint32_t{2048});
+  put(bytes, offsetof(wire::stats::Header, slots_used), uint32_t{2});
+  put(bytes, sizeof(wire::stats::Header) + 2048 + offsetof(wire::stats::Slot, state),
+      wire::stats::SlotState::pool);
   EXPECT_EQ(read_stats_page(reader_of(bytes)).pools.size(), 1U);
 }
 
@@ -185,7 +186,7 @@ TEST(StatsPageReader, ReadsAgainWhatIsWrittenMeanwhileAndGivesUpInTheEnd) {
     if (offset <= slot_at(2) && slot_at(2) < offset + count && writes < 5) {
       ++writes;
       put(bytes, slot_at(2), static_cast<uint32_t>(8 + 2 * writes));
-      put(bytes, slot_at(2) + offsetof(shown::Slot, words), static_cast<uint64_t>(writes));
+      put(bytes, slot_at(2) + offsetof(wire::stats::Slot, words), static_cast<uint64_t>(writes));
     }
     return is_read;
   };
@@ -219,7 +220,7 @@ void expect_harmless(const StatsPage& page, const std::string& command) {
 }
 
 TEST(StatsPageReader, HostileNamesAreShownWithoutTheirPower) {
-  shown::Figures figures{};
+  wire::stats::Figures figures{};
   figures.tag_count = 1;
   shown::set_text(figures.name,
                   "\x1b]0;mine\x07\xc2\x9b"
@@ -237,12 +238,12 @@ TEST(StatsPageReader, AnyBytesAreReadOrRefused) {
   int read = 0;
   int refused = 0;
   for (int round = 0; round < 20000; ++round) {
-    shown::Figures figures{};
+    wire::stats::Figures figures{};
     figures.tag_count = static_cast<uint32_t>(random());
     Bytes bytes = sample_page(figures);
     // All of it at random, or a good header and slots of any bytes, or a few bytes of a good page.
     const uint64_t kind = random() % 3;
-    const size_t begin = kind == 0 ? 0 : kind == 1 ? sizeof(shown::Header) : bytes.size();
+    const size_t begin = kind == 0 ? 0 : kind == 1 ? sizeof(wire::stats::Header) : bytes.size();
     for (size_t at = begin; at < std::min(bytes.size(), slot_at(3)); ++at)
       bytes[at] = static_cast<char>(random());
     for (uint64_t left = kind == 2 ? 1 + random() % 8 : 0; left > 0; --left)

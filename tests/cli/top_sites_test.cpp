@@ -14,7 +14,7 @@
 
 #include "cli/base/process_files.hpp"
 #include "cli/top/process.hpp"
-#include "watch/control.hpp"
+#include "wire/control.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -85,7 +85,7 @@ std::vector<ShownHolder> read(const std::string& bytes) {
 }
 
 std::string written(std::string tag, const std::string& stack) {
-  internal::control::HolderHeader header{2, 512, 1, 9, 8, 0, 0};
+  wire::control::HolderHeader header{2, 512, 1, 9, 8, 0, 0};
   header.tag_bytes = static_cast<uint32_t>(tag.size());
   header.stack_bytes = static_cast<uint32_t>(stack.size());
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);

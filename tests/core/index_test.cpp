@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two indexes of ranges: by size and by address, each against a standard container.
+// Ranges: their records, and the two indexes, by size and by address, each against a standard container.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 
 #include "core/address_map.hpp"
 #include "core/free_index.hpp"
+#include "core/range.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -113,6 +114,100 @@ TEST(FreeIndex, SeesACorruptedSize) {
   ASSERT_TRUE(index.is_valid());
   block.size = 64 * kMiB;
   EXPECT_FALSE(index.is_valid());
+}
+
+/// The smallest range of at least `size`, the lowest among equals.
+Range* best_fit(const std::vector<Range*>& blocks, uint64_t size) {
+  Range* best = nullptr;
+  for (Range* block : blocks) {
+    if (block->size < size) continue;
+    if (best == nullptr || block->size < best->size ||
+        (block->size == best->size && block->address < best->address)) {
+      best = block;
+    }
+  }
+  return best;
+}
+
+TEST(FreeIndex, IsExactWhileBinsAreShort) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    // All sizes in two neighbouring bins, which together hold no more than a search looks at.
+    std::vector<Range> blocks(8);
+    std::vector<Range*> held;
+    FreeIndex index;
+    for (Range& block : blocks) {
+      block.size = 64 * kMiB + kUnit * (random() % (4 * kMiB / kUnit));
+      block.address = kUnit * (random() % 100000);
+    }
+    for (int step = 0; step < 200; ++step) {
+      Range* block = &blocks[random() % blocks.size()];
+      const auto known = std::find(held.begin(), held.end(), block);
+      if (known == held.end()) {
+        index.insert(block);
+        held.push_back(block);
+      } else {
+        index.remove(block);
+        held.erase(known);
+      }
+      const uint64_t wanted = 64 * kMiB + kUnit * (random() % (4 * kMiB / kUnit));
+      ASSERT_EQ(index.find(wanted), best_fit(held, wanted));
+      ASSERT_TRUE(index.is_valid());
+    }
+  }
+}
+
+TEST(FreeIndex, MissesNoFitAtTheEndOfALongBin) {
+  std::vector<Range> blocks(100);
+  FreeIndex index;
+  // The only one that fits is the first to be inserted, and so ends up behind all others.
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = i * kGiB;
+    blocks[i].size = i == 0 ? 66 * kMiB : 64 * kMiB + kUnit * (i % 7);
+    index.insert(&blocks[i]);
+  }
+  EXPECT_EQ(index.find(65 * kMiB), &blocks[0]);
+  EXPECT_EQ(index.find(67 * kMiB), nullptr);
+  EXPECT_TRUE(index.contains(&blocks[50]));
+  index.remove(&blocks[50]);
+  EXPECT_FALSE(index.contains(&blocks[50]));
+  EXPECT_TRUE(index.is_valid());
+}
+
+TEST(FreeIndex, SeesBrokenLinks) {
+  std::vector<Range> blocks(3);
+  FreeIndex index;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = i * kGiB;
+    blocks[i].size = kMiB;
+    index.insert(&blocks[i]);
+  }
+  ASSERT_TRUE(index.is_valid());
+  blocks[1].set_link_back(&blocks[2]);
+  EXPECT_FALSE(index.is_valid());
+  blocks[1].set_link_back(&blocks[0]);
+  ASSERT_TRUE(index.is_valid());
+  blocks[0].link = &blocks[2];
+  EXPECT_FALSE(index.is_valid());
+}
+
+TEST(RangeStore, HandsOutEachRecordOnce) {
+  RangeStore store;
+  store.reserve(1000);
+  const uint64_t bytes = store.bytes();
+  std::set<Range*> out;
+  for (int i = 0; i < 1000; ++i) {
+    Range* block = store.get();
+    EXPECT_TRUE(block->is(State::unused));
+    block->become(State::live);
+    EXPECT_TRUE(out.insert(block).second);
+  }
+  EXPECT_EQ(store.in_use(), 1000u);
+  for (Range* block : out) store.recycle(block);
+  EXPECT_EQ(store.in_use(), 0u);
+  store.reserve(1000);
+  EXPECT_EQ(store.bytes(), bytes) << "records that came back serve again";
+  EXPECT_TRUE(out.contains(store.get()));
 }
 
 TEST(AddressMap, AgreesWithASortedMap) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small parts: arithmetic, bins, supply, sizer, budget, counters.
+// The small parts: arithmetic, bins, supply, sizer, budget.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,6 @@
 #include "core/budget.hpp"
 #include "core/chunk.hpp"
 #include "core/chunk_sizer.hpp"
-#include "core/counters.hpp"
 #include "core/quick_bins.hpp"
 #include "core/supply.hpp"
 
@@ -296,15 +295,12 @@ TEST(ChunkLists, KeepOrderAndCount) {
   for (size_t i = 0; i < chunks.size(); ++i) {
     chunks[i].size = i % 2 == 0 ? kGranule : 8 * kGranule;
     chunks[i].serial = i + 1;
-    chunks[i].epoch = 9 - i;
     lists.push(&chunks[i]);
   }
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[0]);
   lists.remove(&chunks[0]);
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(8 * kGranule)), &chunks[1]);
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[2]);
-  EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(kGranule)), 9u) << "a bound, though its chunk has gone";
-  EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(8 * kGranule)), 8u);
   EXPECT_EQ(lists.bytes(), kGranule + 16 * kGranule);
   EXPECT_EQ(lists.count(ChunkLists::class_of(kGranule)), 1u);
   EXPECT_EQ(lists.count(ChunkLists::class_of(8 * kGranule)), 2u);
@@ -395,79 +391,6 @@ TEST(Budget, StopsAtTheLimitToTheByte) {
   EXPECT_EQ(budget.room(), 500u);
   EXPECT_TRUE(budget.set_limit(500));
   EXPECT_FALSE(budget.charge(~uint64_t{0}));
-}
-
-void fold(Counters& counters, CounterShard& shard) {
-  counters.fold([&](auto visit) { visit(shard); });
-}
-
-TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
-  std::mt19937_64 random(5);
-  for (int round = 0; round < 50; ++round) {
-    Counters counters;
-    CounterShard shard;
-    std::vector<uint64_t> live;
-    uint64_t current = 0;
-    uint64_t peak = 0;
-    uint64_t total = 0;
-    for (int step = 0; step < 300; ++step) {
-      if (live.empty() || random() % 2 == 0) {
-        live.push_back(kUnit * (1 + random() % 8192));
-        if (shard.add(group_of(live.back()), live.back() - 1, live.back())) fold(counters, shard);
-        current += live.back();
-        total += live.back();
-      } else {
-        std::swap(live[random() % live.size()], live.back());
-        shard.subtract(group_of(live.back()), live.back() - 1, live.back());
-        current -= live.back();
-        live.pop_back();
-      }
-      peak = std::max(peak, current);
-      if (random() % 20 == 0) fold(counters, shard);
-    }
-    fold(counters, shard);
-    EXPECT_EQ(counters.peak_all().live.allocated, peak);
-    EXPECT_EQ((shard.live()[0] + shard.live()[1]).allocated, current);
-    EXPECT_EQ((shard.total()[0] + shard.total()[1]).allocated, total);
-  }
-}
-
-TEST(Counters, WhatWaitsForStreamsIsActive) {
-  Counters counters;
-  CounterShard shard;
-  (void)shard.add(SizeGroup::small, 100, 512);
-  (void)shard.add(SizeGroup::small, 100, 512);
-  fold(counters, shard);
-  shard.subtract(SizeGroup::small, 100, 512);
-  shard.add_pending(SizeGroup::small, 100, 512);
-  (void)shard.add(SizeGroup::small, 100, 512);
-  fold(counters, shard);
-  EXPECT_EQ(counters.peak_all().live.allocated, 1024u);
-  EXPECT_EQ(counters.peak_all().active.allocated, 1536u);
-  shard.remove_pending(SizeGroup::small, 100, 512);
-  counters.reset_peaks([&](auto visit) { visit(shard); });
-  EXPECT_EQ(counters.peak_all().active.allocated, 1024u);
-}
-
-TEST(Counters, SeveralShardsAreOffByNoMoreThanTheirAllowances) {
-  Counters counters;
-  std::vector<CounterShard> shards(4);
-  const auto fold_all = [&] {
-    counters.fold([&](auto visit) {
-      for (CounterShard& shard : shards) visit(shard);
-    });
-  };
-  fold_all();
-  // Each shard peaks while the others are empty: the true peak is one block.
-  for (CounterShard& shard : shards) {
-    EXPECT_FALSE(shard.add(SizeGroup::large, 10 * kMiB, 10 * kMiB));
-    shard.subtract(SizeGroup::large, 10 * kMiB, 10 * kMiB);
-  }
-  fold_all();
-  const uint64_t peak = counters.peak_all().live.allocated;
-  EXPECT_GE(peak, 10 * kMiB);
-  EXPECT_LE(peak, 10 * kMiB + 3 * CounterShard::kAllowanceBytes);
-  EXPECT_TRUE(shards[0].add(SizeGroup::large, 32 * kMiB, 32 * kMiB));
 }
 
 }  // namespace

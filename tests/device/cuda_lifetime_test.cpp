@@ -22,6 +22,10 @@ namespace {
     }                                                                                       \
   } while (false)
 
+bool cuda_initialised() {
+  return cuda_state.load() >= CudaState::ready;
+}
+
 bool has(const char* part) {
   return last_message().find(part) != std::string::npos;
 }

@@ -12,6 +12,7 @@
 
 namespace audit = gpupool::audit;
 namespace checkpoint = gpupool::cli::driver;
+namespace driver = gpupool::driver;
 namespace inject = gpupool::inject;
 
 SAME_NUMBER(checkpoint, CU_PROCESS_STATE_RUNNING)
@@ -24,18 +25,20 @@ SAME_MEMBER(checkpoint, CUcheckpointLockArgs, timeoutMs)
 SAME_MEMBER(checkpoint, CUcheckpointLockArgs, reserved0)
 SAME_MEMBER(checkpoint, CUcheckpointLockArgs, reserved1)
 
-SAME_NUMBER(inject, CUDA_SUCCESS)
-SAME_NUMBER(inject, CUDA_ERROR_OUT_OF_MEMORY)
-SAME_NUMBER(inject, CUDA_ERROR_NOT_INITIALIZED)
+SAME_NUMBER(driver, CUDA_SUCCESS)
+SAME_NUMBER(driver, CUDA_ERROR_OUT_OF_MEMORY)
+SAME_NUMBER(driver, CUDA_ERROR_NOT_INITIALIZED)
 SAME_NUMBER(inject, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
-SAME_NUMBER(inject, CU_MEM_ALLOCATION_TYPE_PINNED)
-SAME_NUMBER(inject, CU_MEM_LOCATION_TYPE_DEVICE)
-SAME_NUMBER(inject, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-SAME_NUMBER(inject, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-SAME_NUMBER(inject, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
-SAME_SIZE(inject, CUdevice)
-SAME_SIZE(inject, CUuuid)
-SAME_SIZE(inject, CUmemPool_attribute)
+SAME_NUMBER(driver, CU_MEM_ALLOCATION_TYPE_PINNED)
+SAME_NUMBER(driver, CU_MEM_LOCATION_TYPE_DEVICE)
+SAME_NUMBER(driver, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+SAME_NUMBER(driver, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+SAME_NUMBER(driver, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+SAME_SIZE(driver, CUdevice)
+SAME_SIZE(driver, CUuuid)
+SAME_SIZE(driver, CUdeviceptr)
+SAME_SIZE(driver, CUmemGenericAllocationHandle)
+SAME_SIZE(driver, CUmemPool_attribute)
 SAME_SIZE(inject, CUmemPoolProps)
 SAME_MEMBER(inject, CUmemPoolProps, allocType)
 SAME_MEMBER(inject, CUmemPoolProps, handleTypes)
@@ -45,11 +48,6 @@ SAME_MEMBER(inject, CUmemPoolProps, maxSize)
 SAME_MEMBER(inject, CUmemPoolProps, usage)
 SAME_MEMBER(inject, CUmemPoolProps, reserved)
 
-SAME_NUMBER(audit, CUDA_SUCCESS)
-SAME_NUMBER(audit, CUDA_ERROR_OUT_OF_MEMORY)
-SAME_NUMBER(audit, CU_MEM_ALLOCATION_TYPE_PINNED)
-SAME_NUMBER(audit, CU_MEM_LOCATION_TYPE_DEVICE)
-SAME_NUMBER(audit, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 SAME_NUMBER(audit, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
 SAME_NUMBER(audit, CU_STREAM_CAPTURE_MODE_RELAXED)
 SAME_NUMBER(audit, CU_AD_FORMAT_UNSIGNED_INT16)
@@ -74,7 +72,6 @@ static_assert(audit::kArrayLayered == CUDA_ARRAY3D_LAYERED);
 static_assert(audit::kArrayCubemap == CUDA_ARRAY3D_CUBEMAP);
 static_assert(audit::kArraySparse == CUDA_ARRAY3D_SPARSE);
 static_assert(audit::kArrayDeferred == CUDA_ARRAY3D_DEFERRED_MAPPING);
-SAME_SIZE(audit, CUuuid)
 SAME_SIZE(audit, CUDA_ARRAY_DESCRIPTOR)
 SAME_MEMBER(audit, CUDA_ARRAY_DESCRIPTOR, Width)
 SAME_MEMBER(audit, CUDA_ARRAY_DESCRIPTOR, Height)
@@ -85,11 +82,11 @@ SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, Depth)
 SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, Format)
 SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, NumChannels)
 SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, Flags)
-static_assert(offsetof(audit::CUmemProp, type) == offsetof(CUmemAllocationProp, type));
-static_assert(offsetof(audit::CUmemProp, location) == offsetof(CUmemAllocationProp, location));
-static_assert(offsetof(audit::CUmemProp, type) == offsetof(CUmemPoolProps, allocType));
-static_assert(offsetof(audit::CUmemProp, location) == offsetof(CUmemPoolProps, location));
-static_assert(offsetof(audit::CUmemProp, location.id) == offsetof(CUmemPoolProps, location.id));
+static_assert(offsetof(driver::CUmemProp, type) == offsetof(CUmemAllocationProp, type));
+static_assert(offsetof(driver::CUmemProp, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(driver::CUmemProp, type) == offsetof(CUmemPoolProps, allocType));
+static_assert(offsetof(driver::CUmemProp, location) == offsetof(CUmemPoolProps, location));
+static_assert(offsetof(driver::CUmemProp, location.id) == offsetof(CUmemPoolProps, location.id));
 
 namespace gpupool::cli::driver {
 GPUPOOL_CHECKPOINT_FUNCTIONS(SAME_FUNCTION)

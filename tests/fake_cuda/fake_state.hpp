@@ -230,8 +230,8 @@ class Shown {
 inline gpupool::inject::cupti::CUstream to_cuptis(CUstream stream) {
   return reinterpret_cast<gpupool::inject::cupti::CUstream>(stream);
 }
-inline const gpupool::inject::cupti::CUmemAllocationProp* to_cuptis(const CUmemAllocationProp* properties) {
-  return reinterpret_cast<const gpupool::inject::cupti::CUmemAllocationProp*>(properties);
+inline const gpupool::driver::CUmemProp* to_cuptis(const CUmemAllocationProp* properties) {
+  return reinterpret_cast<const gpupool::driver::CUmemProp*>(properties);
 }
 
 /// With the function's arguments, as CUPTI's struct `type` has them.

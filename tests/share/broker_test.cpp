@@ -18,6 +18,7 @@
 
 #include "share/region_linux.hpp"
 #include "share_fixture.hpp"
+#include "wire/broker.hpp"
 
 namespace gpupool::internal::share {
 namespace {
@@ -30,17 +31,17 @@ bool can_be_another() {
   return geteuid() == 0 && stat("/", &root) == 0 && (root.st_mode & S_IXOTH) != 0;
 }
 
-BrokerSays says(BrokerOutcome outcome, const char* message = "") {
-  BrokerSays all{};
-  std::memcpy(all.magic, kBrokerMagic, sizeof kBrokerMagic);
-  all.version = kBrokerVersion;
+wire::broker::Says says(wire::broker::Outcome outcome, const char* message = "") {
+  wire::broker::Says all{};
+  std::memcpy(all.magic, wire::broker::kMagic, sizeof wire::broker::kMagic);
+  all.version = wire::broker::kVersion;
   all.outcome = outcome;
   std::strncpy(all.message, message, sizeof all.message - 1);
   return all;
 }
 
-void send_with(int connection, const BrokerSays& all, const std::vector<int>& files = {}) {
-  iovec part{const_cast<BrokerSays*>(&all), sizeof all};
+void send_with(int connection, const wire::broker::Says& all, const std::vector<int>& files = {}) {
+  iovec part{const_cast<wire::broker::Says*>(&all), sizeof all};
   alignas(cmsghdr) char room[256] = {};
   msghdr message{};
   message.msg_iov = &part;
@@ -57,8 +58,8 @@ void send_with(int connection, const BrokerSays& all, const std::vector<int>& fi
   (void)sendmsg(connection, &message, MSG_NOSIGNAL);
 }
 
-BrokerAsks receive_question(int connection) {
-  BrokerAsks asks{};
+wire::broker::Asks receive_question(int connection) {
+  wire::broker::Asks asks{};
   (void)recv(connection, &asks, sizeof asks, 0);
   return asks;
 }
@@ -102,7 +103,7 @@ class BrokerTest : public ShareTest {
   template <typename Answer>
   void start_answering(Answer answer) {
     start_broker([answer](int connection) {
-      send_with(connection, says(BrokerOutcome::ask));
+      send_with(connection, says(wire::broker::Outcome::ask));
       answer(connection, receive_question(connection));
     });
   }
@@ -138,8 +139,8 @@ class BrokerTest : public ShareTest {
     EXPECT_EQ(view.open(place_), GPUPOOL_ERROR_UNAVAILABLE);
   }
   void expect_refused(const std::vector<int>& files, const char* reason) {
-    start_answering([files](int connection, const BrokerAsks&) {
-      send_with(connection, says(BrokerOutcome::here), files);
+    start_answering([files](int connection, const wire::broker::Asks&) {
+      send_with(connection, says(wire::broker::Outcome::here), files);
     });
     expect_alone(reason);
     end_brokers();
@@ -200,7 +201,7 @@ TEST_F(BrokerTest, AStrangersSocketIsRefusedWhereAllUsersLookAlike) {
     const int listener = listen_here();
     for (;;) {
       const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-      send_with(connection, says(BrokerOutcome::refused, "but it was asked"));
+      send_with(connection, says(wire::broker::Outcome::refused, "but it was asked"));
       close(connection);
     }
     return 0;
@@ -236,7 +237,7 @@ TEST_F(BrokerTest, OneThatSaysNothingIsLeftInTime) {
 }
 
 TEST_F(BrokerTest, OneThatForgetsTheQuestionIsLeftInTime) {
-  start_answering([](int, const BrokerAsks&) { pause(); });
+  start_answering([](int, const wire::broker::Asks&) { pause(); });
   expect_alone("does not answer", true);
 }
 
@@ -266,21 +267,24 @@ TEST_F(BrokerTest, SenselessAnswersAreRefused) {
   expect_alone("makes no sense");
   end_brokers();
   start_broker([](int connection) {
-    BrokerSays newer = says(BrokerOutcome::ask);
+    wire::broker::Says newer = says(wire::broker::Outcome::ask);
     newer.version = 2;
     send_with(connection, newer);
   });
   expect_alone("has a broker of version 2, and this library knows 1");
   end_brokers();
-  start_answering([](int connection, const BrokerAsks&) { send_with(connection, says(BrokerOutcome::ask)); });
+  start_answering([](int connection, const wire::broker::Asks&) {
+    send_with(connection, says(wire::broker::Outcome::ask));
+  });
   expect_alone("makes no sense");
   end_brokers();
-  start_answering(
-      [](int connection, const BrokerAsks&) { send_with(connection, says(BrokerOutcome::none)); });
+  start_answering([](int connection, const wire::broker::Asks&) {
+    send_with(connection, says(wire::broker::Outcome::none));
+  });
   expect_alone("does not exist");
   end_brokers();
   start_broker([](int connection) {
-    BrokerSays refusal = says(BrokerOutcome::refused);
+    wire::broker::Says refusal = says(wire::broker::Outcome::refused);
     std::memset(refusal.message, 0x1b, sizeof refusal.message);
     send_with(connection, refusal);
   });
@@ -308,8 +312,8 @@ TEST_F(BrokerTest, FilesThatAreNoRegionAreRefused) {
   // A sign that cannot be mapped.
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   close(ends[1]);
-  start_answering([&](int connection, const BrokerAsks&) {
-    send_with(connection, says(BrokerOutcome::here), {region_with(header), ends[0]});
+  start_answering([&](int connection, const wire::broker::Asks&) {
+    send_with(connection, says(wire::broker::Outcome::here), {region_with(header), ends[0]});
   });
   std::shared_ptr<Member> member;
   EXPECT_EQ(share::join(place_, ~uint64_t{0}, std::make_unique<TestOwner>(), member),
@@ -325,10 +329,10 @@ TEST_F(BrokerTest, RegionsOfOthersAreRefused) {
     change(header);
     expect_refused({region_with(header), some_file()}, reason);
   };
-  refuse([](Header& header) { header.magic[0] = 'X'; }, "is no region of gpupool");
-  refuse([](Header& header) { header.major = kMajor + 1; }, "has layout 2");
-  refuse([](Header& header) { header.slot_bytes = 512; }, "another layout than its version says");
-  refuse([](Header& header) { header.device[0] = 'X'; }, "is of another device");
+  refuse([](Header& header) { header.begin.magic[0] = 'X'; }, "is no region of gpupool");
+  refuse([](Header& header) { header.begin.major = wire::region::kMajor + 1; }, "has layout 2");
+  refuse([](Header& header) { header.begin.slot_bytes = 512; }, "another layout than its version says");
+  refuse([](Header& header) { header.begin.device[0] = 'X'; }, "is of another device");
 }
 
 /// A broker as it should be, for one region.
@@ -339,11 +343,12 @@ class GoodBrokerTest : public BrokerTest {
     close(open(sign.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
     int region = -1;
     start_broker([this, sign, region](int connection) mutable {
-      BrokerSays greeting = says(BrokerOutcome::ask);
+      wire::broker::Says greeting = says(wire::broker::Outcome::ask);
       greeting.limit = limit_->load();
       send_with(connection, greeting);
-      const BrokerAsks asks = receive_question(connection);
-      if (region < 0 && asks.region_bytes == 0) return send_with(connection, says(BrokerOutcome::none));
+      const wire::broker::Asks asks = receive_question(connection);
+      if (region < 0 && asks.region_bytes == 0)
+        return send_with(connection, says(wire::broker::Outcome::none));
       if (region < 0) {
         region = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (ftruncate(region, static_cast<off_t>(asks.region_bytes)) != 0 || fchmod(region, 0666) != 0 ||
@@ -356,7 +361,7 @@ class GoodBrokerTest : public BrokerTest {
       lock.l_type = F_RDLCK;
       lock.l_len = 1;
       (void)fcntl(own_sign, F_OFD_SETLK, &lock);
-      send_with(connection, says(BrokerOutcome::here), {region, own_sign});
+      send_with(connection, says(wire::broker::Outcome::here), {region, own_sign});
       close(own_sign);
     });
   }

@@ -189,8 +189,8 @@ TEST_F(PoolsTest, F12_ARegionThatCannotBeUsedMeansAloneWithOneWarning) {
       std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
       if (*damage == 'f') file.write("nonsense", 8);
       if (*damage == 'n') {
-        const uint32_t major = kMajor + 1;
-        file.seekp(offsetof(Header, major));
+        const uint32_t major = wire::region::kMajor + 1;
+        file.seekp(offsetof(wire::region::Begin, major));
         file.write(reinterpret_cast<const char*>(&major), sizeof major);
       }
     }

@@ -70,27 +70,27 @@ TEST_F(RegionTest, ForeignIsRefused) {
 
 TEST_F(RegionTest, F12_OlderAndNewerLayoutsAreRefused) {
   join();
-  overwrite(offsetof(Header, major), kMajor + 1);
+  overwrite(offsetof(wire::region::Begin, major), wire::region::kMajor + 1);
   expect_refused("has layout 2, and this version of gpupool knows 1");
-  overwrite(offsetof(Header, major), kMajor - 1);
+  overwrite(offsetof(wire::region::Begin, major), wire::region::kMajor - 1);
   expect_refused("has layout 0");
 }
 
 TEST_F(RegionTest, ANewerMinorVersionIsUsed) {
   join();
-  overwrite(offsetof(Header, minor), kMinor + 7);
+  overwrite(offsetof(wire::region::Begin, minor), wire::region::kMinor + 7);
   EXPECT_NE(join(), nullptr);
 }
 
 TEST_F(RegionTest, OtherSizesOfSlotsAreRefused) {
   join();
-  overwrite(offsetof(Header, slot_bytes), uint32_t{512});
+  overwrite(offsetof(wire::region::Begin, slot_bytes), uint32_t{512});
   expect_refused("has another layout than its version says");
 }
 
 TEST_F(RegionTest, AnotherDevicesRegionIsRefused) {
   join();
-  overwrite(offsetof(Header, device), 'X');
+  overwrite(offsetof(wire::region::Begin, device), 'X');
   expect_refused("is of another device");
 }
 

@@ -147,6 +147,18 @@ class Layers(unittest.TestCase):
                 above = {folder: seen for folder, seen in above.items() if folder not in lowest}
             self.assertEqual(above, {})
 
+    def test_tests_mirror_src(self):
+        sources = ["src/os/x.cpp", "src/pool/x.cpp", "src/pool/sleep/x.cpp", "src/device/sim/x.cpp", "src/cli/x.cpp"]
+        sources += ["src/frameworks/audit/x.cpp", "src/frameworks/torch/include/gpupool/x.h"]
+        tests = ["tests/os/x_test.cpp", "tests/device/x_test.cpp", "tests/pool/debug_room_test.cpp"]
+        tests += ["tests/audit/test_x.py", "tests/cli/README.md"]
+        with tempfile.TemporaryDirectory() as folder:
+            for path in sources + tests:
+                (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / path).write_text("")
+            found = [line.split()[0] for line in check_layers.untested(Path(folder))]
+        self.assertEqual(found, ["src/cli", "src/pool/sleep", "src/frameworks/torch"])
+
     def test_an_empty_repository_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(check_layers.main([folder]), 1)

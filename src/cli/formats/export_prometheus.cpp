@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text format of Prometheus, 0.0.4: base units, one family of metrics after another, and no timestamps,
-// which node_exporter's textfile collector refuses.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
 #include "cli/base/prometheus.hpp"
-#include "cli/base/utf8.hpp"
 #include "cli/formats/export_formats.hpp"
 #include "cli/recording/recorded_pool.hpp"
 #include "cli/recording/walk.hpp"
@@ -19,7 +14,7 @@ namespace {
 constexpr size_t kMostTagLabels = 64;
 
 struct PoolFigures {
-  uint64_t pool = 0;
+  std::string labels;
   RecordedPool about;
   uint64_t live = 0;
   uint64_t requested = 0;
@@ -40,9 +35,10 @@ struct PoolFigures {
 
 PoolFigures figures_of(const Recording& recording, uint64_t pool) {
   PoolFigures made;
-  made.pool = pool;
   if (const auto about = recording.pools.find(pool); about != recording.pools.end())
     made.about = about->second;
+  made.labels = fmt::format("device=\"{}\",pool=\"{}\",pid=\"{}\"", label_text(one_line(made.about.device)),
+                            pool, recording.pid);
   PoolWalk walk(pool);
   std::set<uint64_t> streams;
   for (const Happened& event : recording.events) {
@@ -75,7 +71,7 @@ PoolFigures figures_of(const Recording& recording, uint64_t pool) {
   return made;
 }
 
-class PrometheusText {
+class PrometheusText : MetricsText {
  public:
   explicit PrometheusText(const Recording& recording) : recording_(recording) {
     for (const auto& [pool, mallocs] : mallocs_by_pool(recording))
@@ -83,58 +79,39 @@ class PrometheusText {
   }
 
   std::string write() {
-    gauge("live_bytes", "Bytes in live blocks, as blocks take them.", &PoolFigures::live);
-    gauge("requested_bytes", "Bytes in live blocks, as the program requested them.", &PoolFigures::requested);
-    gauge("idle_bytes", "Bytes of chunks that no live block touches.", &PoolFigures::idle);
-    gauge("reserved_bytes", "Physical memory that the pool holds.", &PoolFigures::reserved);
-    gauge("live_peak_bytes", "The most that was live since the recording began.", &PoolFigures::peak_live);
-    gauge("reserved_peak_bytes", "The most that the pool has held since then.", &PoolFigures::peak_reserved);
-    gauge("largest_free_bytes", "The longest run of free memory.", &PoolFigures::largest_free);
-    gauge("live_blocks", "Live blocks.", &PoolFigures::blocks);
-    gauge("chunks", "Chunks that the pool holds.", &PoolFigures::chunks);
-    gauge("streams", "Streams that blocks were allocated for.", &PoolFigures::streams);
-    limits();
+    all("live_bytes", "gauge", "Bytes in live blocks, as blocks take them.", &PoolFigures::live);
+    all("requested_bytes", "gauge", "Bytes in live blocks, as the program requested them.",
+        &PoolFigures::requested);
+    all("idle_bytes", "gauge", "Bytes of chunks that no live block touches.", &PoolFigures::idle);
+    all("reserved_bytes", "gauge", "Physical memory that the pool holds.", &PoolFigures::reserved);
+    all("live_peak_bytes", "gauge", "The most that was live since the recording began.",
+        &PoolFigures::peak_live);
+    all("reserved_peak_bytes", "gauge", "The most that the pool has held since then.",
+        &PoolFigures::peak_reserved);
+    all("largest_free_bytes", "gauge", "The longest run of free memory.", &PoolFigures::largest_free);
+    all("live_blocks", "gauge", "Live blocks.", &PoolFigures::blocks);
+    all("chunks", "gauge", "Chunks that the pool holds.", &PoolFigures::chunks);
+    all("streams", "gauge", "Streams that blocks were allocated for.", &PoolFigures::streams);
+    const auto limit = [](const PoolFigures& pool) { return pool.about.limit_bytes; };
+    if (std::any_of(pools_.begin(), pools_.end(), limit))
+      each("limit_bytes", "gauge", "The most that the pool may hold.", pools_, limit, true);
     tags();
-    family("allocated_bytes_total", "counter", "Bytes of all mallocs since the recording began.");
-    each("allocated_bytes_total", [](const PoolFigures& pool) { return pool.allocated; });
+    all("allocated_bytes_total", "counter", "Bytes of all mallocs since the recording began.",
+        &PoolFigures::allocated);
     family("mallocs_total", "counter", "Mallocs since the recording began.");
     for (const PoolFigures& pool : pools_) {
       sample("mallocs_total", pool, ",result=\"ok\"", pool.mallocs);
       sample("mallocs_total", pool, ",result=\"failed\"", pool.failed);
     }
-    family("frees_total", "counter", "Frees since the recording began.");
-    each("frees_total", [](const PoolFigures& pool) { return pool.frees; });
+    all("frees_total", "counter", "Frees since the recording began.", &PoolFigures::frees);
     info();
     return std::move(text_);
   }
 
  private:
-  void family(std::string_view name, std::string_view type, std::string_view help) {
-    text_ += fmt::format("# HELP gpupool_{} {}\n# TYPE gpupool_{} {}\n", name, help, name, type);
-  }
-
-  void sample(std::string_view name, const PoolFigures& pool, std::string_view labels, uint64_t value) {
-    text_ += fmt::format("gpupool_{}{{device=\"{}\",pool=\"{}\",pid=\"{}\"{}}} {}\n", name,
-                         label_text(one_line(pool.about.device)), pool.pool, recording_.pid, labels, value);
-  }
-
-  template <typename Value>
-  void each(std::string_view name, Value value) {
-    for (const PoolFigures& pool : pools_) sample(name, pool, "", value(pool));
-  }
-
-  void gauge(std::string_view name, std::string_view help, uint64_t PoolFigures::*value) {
-    family(name, "gauge", help);
-    each(name, [&](const PoolFigures& pool) { return pool.*value; });
-  }
-
-  void limits() {
-    const auto has_limit = [](const PoolFigures& pool) { return pool.about.limit_bytes != 0; };
-    if (std::none_of(pools_.begin(), pools_.end(), has_limit)) return;
-    family("limit_bytes", "gauge", "The most that the pool may hold.");
-    for (const PoolFigures& pool : pools_) {
-      if (has_limit(pool)) sample("limit_bytes", pool, "", pool.about.limit_bytes);
-    }
+  void all(std::string_view name, std::string_view type, std::string_view help,
+           uint64_t PoolFigures::*value) {
+    each(name, type, help, pools_, [&](const PoolFigures& pool) { return pool.*value; });
   }
 
   void tags() {
@@ -160,24 +137,9 @@ class PrometheusText {
 
   const Recording& recording_;
   std::vector<PoolFigures> pools_;
-  std::string text_;
 };
 
 }  // namespace
-
-std::string label_text(const std::string& text) {
-  std::string escaped;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    for (const char c : harmless(std::string_view(text).substr(at, end - at))) {
-      if (c == '\\' || c == '"') escaped += '\\';
-      escaped += c;
-    }
-    if (end < text.size()) escaped += "\\n";
-    at = end + 1;
-  }
-  return escaped;
-}
 
 std::string prometheus_text_of(const Recording& recording) {
   return PrometheusText(recording).write();

@@ -20,61 +20,18 @@
 #include <stdexcept>
 #include <vector>
 
+#include "cli/base/bytes.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/system.hpp"
 #include "cli/base/utf8.hpp"
+#include "wire/stats_page.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-constexpr uint64_t kControlMagic = 0x434c4f4f50555047;  // "GPUPOOLC"
-constexpr uint32_t kControlVersion = 1;
-
-struct Notice {
-  uint64_t magic;
-  uint32_t version;
-  uint32_t name_bytes;
-  uint64_t process;
-  char key[16];
-  char name[32];
-};
-
-struct WireRequest {
-  uint64_t magic;
-  uint32_t version;
-  uint32_t command;
-  char key[16];
-  uint64_t pool;
-  char tag[64];
-  uint64_t bytes;
-  uint64_t timeout_ns;
-  int32_t mode;
-  uint32_t flags;
-  uint64_t reserved[8];
-  char path[4000];
-};
-
-struct WireReply {
-  uint64_t magic;
-  uint32_t version;
-  uint32_t outcome;
-  int32_t status;
-  uint32_t pools;
-  uint32_t changed_pools;
-  uint32_t recording;
-  uint64_t released;
-  uint64_t saved;
-  uint64_t dropped;
-  uint64_t retained;
-  uint64_t created;
-  uint64_t nanoseconds;
-  uint64_t reserved[8];
-  char message[1024];
-};
-
-static_assert(sizeof(Notice) == 72 && sizeof(WireRequest) == 4192 && sizeof(WireReply) == 1168);
-
-constexpr uint32_t kRefused = 2;
+using wire::control::Notice;
+using wire::control::Reply;
+using wire::control::Request;
 
 /// A sleep may copy for half a minute, and who sits in front of it should not think that nothing happens.
 constexpr double kQuiet = 3;
@@ -86,7 +43,7 @@ double steady_seconds() {
 }
 
 template <size_t Size>
-void put_text(char (&field)[Size], const std::string& text, const char* what) {
+void put_whole(char (&field)[Size], const std::string& text, const char* what) {
   if (text.size() >= Size) throw InputError(fmt::format("the {} is longer than {} bytes", what, Size - 1));
   (void)text.copy(field, Size - 1);
 }
@@ -110,7 +67,7 @@ std::optional<Notice> read_notice(int files, const char* name) {
   Notice notice{};
   if (file.get() < 0 || fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
   if (pread(file.get(), &notice, sizeof notice, 0) < static_cast<ssize_t>(offsetof(Notice, name_bytes)) ||
-      notice.magic != kControlMagic)
+      notice.magic != wire::control::kMagic)
     return std::nullopt;
   return notice;
 }
@@ -128,10 +85,11 @@ Notice find_notice(uint64_t pid) {
   std::vector<Notice> found;
   bool has_page = false;
   while (const dirent* entry = readdir(files.get())) {
-    has_page = has_page || is_memfd(dirfd(files.get()), entry->d_name, "gpupool-stats");
-    if (!is_memfd(dirfd(files.get()), entry->d_name, "gpupool-control")) continue;
+    has_page = has_page || is_memfd(dirfd(files.get()), entry->d_name, wire::stats::kFileName);
+    if (!is_memfd(dirfd(files.get()), entry->d_name, wire::control::kFileName)) continue;
     const std::optional<Notice> notice = read_notice(dirfd(files.get()), entry->d_name);
-    if (notice && (notice->version != kControlVersion || notice->process == inner)) found.push_back(*notice);
+    if (notice && (notice->version != wire::control::kVersion || notice->process == inner))
+      found.push_back(*notice);
   }
   if (found.empty() && has_page) {
     throw InputError(
@@ -143,11 +101,11 @@ Notice find_notice(uint64_t pid) {
         fmt::format("process {} has {} copies of gpupool that take commands, and this command "
                     "cannot tell them apart",
                     pid, found.size()));
-  if (found[0].version != kControlVersion) {
+  if (found[0].version != wire::control::kVersion) {
     throw InputError(
         fmt::format("process {} takes commands of version {}, and this is version {}: use the "
                     "command of its own gpupool",
-                    pid, found[0].version, kControlVersion));
+                    pid, found[0].version, wire::control::kVersion));
   }
   if (found[0].name_bytes == 0 || found[0].name_bytes > sizeof found[0].name)
     throw InputError(fmt::format("what process {} announces is damaged", pid));
@@ -174,7 +132,7 @@ OpenFile file_of(msghdr& message) {
 
 Control::Control(uint64_t pid, double wait) : pid_(pid), wait_(wait) {
   const Notice notice = find_notice(pid);
-  key_.assign(notice.key, sizeof notice.key);
+  std::copy(std::begin(notice.key), std::end(notice.key), key_.begin());
   connect_to(std::string(notice.name, notice.name_bytes));
 }
 
@@ -205,18 +163,18 @@ void Control::connect_to(const std::string& name) {
 }
 
 ControlReply Control::ask(const ControlRequest& request) {
-  WireRequest packet{};
-  packet.magic = kControlMagic;
-  packet.version = kControlVersion;
-  packet.command = static_cast<uint32_t>(request.command);
-  (void)key_.copy(packet.key, sizeof packet.key);
+  Request packet{};
+  packet.magic = wire::control::kMagic;
+  packet.version = wire::control::kVersion;
+  packet.command = request.command;
+  std::copy(key_.begin(), key_.end(), packet.key);
   packet.pool = request.pool;
   packet.bytes = request.bytes;
   packet.timeout_ns = static_cast<uint64_t>(request.timeout * 1e9);
   packet.mode = request.mode;
   packet.flags = request.flags;
-  put_text(packet.tag, request.tag, "tag");
-  put_text(packet.path, request.path, "path");
+  put_whole(packet.tag, request.tag, "tag");
+  put_whole(packet.path, request.path, "path");
   // If this fails, an answer may be there all the same, and says why.
   (void)send(socket_.get(), &packet, sizeof packet, MSG_NOSIGNAL);
   return receive(wait_ + request.timeout);
@@ -227,7 +185,7 @@ ControlReply Control::receive(double seconds) {
   const double start = steady_seconds();
   const double until = start + seconds;
   double next_word = start + kQuiet;
-  WireReply reply{};
+  Reply reply{};
   iovec part{&reply, sizeof reply};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(8 * sizeof(int))> room{};
   msghdr message{};
@@ -257,19 +215,22 @@ ControlReply Control::receive(double seconds) {
   if (count <= 0) throw std::runtime_error(fmt::format("process {} has ended", pid_));
   ControlReply result;
   result.file = file_of(message);
-  if (count != sizeof reply || reply.magic != kControlMagic || reply.version != kControlVersion)
+  if (count != sizeof reply || reply.magic != wire::control::kMagic ||
+      reply.version != wire::control::kVersion)
     throw std::runtime_error(fmt::format("process {} has not kept to the protocol in its answer", pid_));
-  const std::string words = harmless({reply.message, strnlen(reply.message, sizeof reply.message)});
-  if (reply.outcome == kRefused) throw InputError(fmt::format("process {} has refused: {}", pid_, words));
+  const std::string words = harmless(text_of(reply.message));
+  if (reply.outcome == wire::control::Outcome::refused)
+    throw InputError(fmt::format("process {} has refused: {}", pid_, words));
   result.status = static_cast<gpupool_status_t>(reply.status);
-  if (reply.outcome != 0) result.message = words.empty() ? "it gave no reason" : words;
+  if (reply.outcome != wire::control::Outcome::done)
+    result.message = words.empty() ? "it gave no reason" : words;
   result.pools = reply.pools;
   result.changed_pools = reply.changed_pools;
-  result.released = reply.released;
-  result.saved = reply.saved;
-  result.dropped = reply.dropped;
-  result.retained = reply.retained;
-  result.created = reply.created;
+  result.released = reply.released_bytes;
+  result.saved = reply.saved_bytes;
+  result.dropped = reply.dropped_bytes;
+  result.retained = reply.retained_bytes;
+  result.created = reply.created_bytes;
   result.seconds = static_cast<double>(reply.nanoseconds) / 1e9;
   return result;
 }

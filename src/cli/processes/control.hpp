@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks another process of this user to do something with its pools. docs/inside/control.md has the protocol.
-// It trusts neither what a process announces nor what it answers.
+// Asks another process of this user to do something with its pools. It trusts neither what a process
+// announces nor what it answers.
 #pragma once
 
 #include <signal.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
 #include "cli/base/process_files.hpp"
 #include "gpupool/gpupool.h"
+#include "wire/control.hpp"
 
 namespace gpupool::cli {
 
-enum class ControlCommand : uint32_t {
-  trim = 1,
-  snapshot = 2,
-  record_start = 3,
-  record_stop = 4,
-  sleep = 5,
-  wake = 6,
-  holders = 7,
-};
+using ControlCommand = wire::control::Command;
 
 struct ControlRequest {
   ControlCommand command = ControlCommand::trim;
@@ -68,7 +62,7 @@ class Control {
 
   uint64_t pid_;
   double wait_;
-  std::string key_;
+  std::array<unsigned char, wire::control::kKeyBytes> key_{};
   OpenFile socket_;
 };
 

@@ -12,35 +12,18 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "cli/base/bytes.hpp"
 #include "cli/base/utf8.hpp"
 #include "gpupool/gpupool.h"
+#include "wire/control.hpp"
 
 namespace gpupool::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct SnapshotHeader {
-  uint64_t pool;
-  uint32_t segment_bytes;
-  uint32_t block_bytes;
-  uint64_t segments;
-  uint64_t blocks;
-  uint64_t report_bytes;
-  char name[64];
-};
-static_assert(sizeof(SnapshotHeader) == 104);
-
-struct HolderHeader {
-  uint64_t pool;
-  uint64_t live_bytes;
-  uint64_t samples;
-  uint64_t oldest_ns;
-  uint64_t newest_ns;
-  uint32_t tag_bytes;
-  uint32_t stack_bytes;
-};
-static_assert(sizeof(HolderHeader) == 48);
+using wire::control::HolderHeader;
+using wire::control::PoolHeader;
 
 /// A stack has hundreds of frames at most, if the process is what it says it is.
 constexpr size_t kMostFrames = 1000;
@@ -96,7 +79,7 @@ std::vector<std::string> frames_in(const std::string& stack) {
   return frames;
 }
 
-std::string json_of_pool(const SnapshotHeader& header, std::string_view segments, std::string_view blocks,
+std::string json_of_pool(const PoolHeader& header, std::string_view segments, std::string_view blocks,
                          uint64_t pid) {
   Json all_segments = Json::array();
   for_elements<gpupool_segment_t>(segments, header.segment_bytes, [&](const gpupool_segment_t& each) {
@@ -116,7 +99,7 @@ std::string json_of_pool(const SnapshotHeader& header, std::string_view segments
   });
   const Json object = {{"pid", pid},
                        {"pool", header.pool},
-                       {"name", valid_utf8({header.name, strnlen(header.name, sizeof header.name)})},
+                       {"name", valid_utf8(text_of(header.name))},
                        {"segments", std::move(all_segments)},
                        {"blocks", std::move(all_blocks)}};
   return harmless_json(object.dump()) + "\n";
@@ -128,7 +111,7 @@ std::string text_of_snapshot(int file, uint64_t pid, bool as_report) {
   const std::string bytes = read_snapshot(file);
   std::string text;
   for (std::string_view rest = bytes; !rest.empty();) {
-    SnapshotHeader header{};
+    PoolHeader header{};
     std::memcpy(&header, cut_front(rest, 1, sizeof header).data(), sizeof header);
     if (header.segment_bytes < sizeof(gpupool_segment_t) || header.block_bytes < sizeof(gpupool_block_t))
       throw std::runtime_error("the snapshot is of another version of gpupool");

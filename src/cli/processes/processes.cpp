@@ -29,8 +29,6 @@ std::string command_of(int process) {
   return text;
 }
 
-constexpr const char* kPageName = "gpupool-stats";
-
 FileId id_of(const struct stat& about) {
   return {about.st_dev, about.st_ino};
 }
@@ -90,7 +88,7 @@ std::optional<ShownProcess> Processes::search(int all, const std::string& pid, S
   ShownProcess process;
   process.pid = number_of(pid);
   while (const dirent* file = readdir(files.get())) {
-    if (!is_memfd(dirfd(files.get()), file->d_name, kPageName)) continue;
+    if (!is_memfd(dirfd(files.get()), file->d_name, wire::stats::kFileName)) continue;
     known.inner = inner_number(dirfd(folder.get()), process.pid);
     if (const auto id = add_page(dirfd(files.get()), file->d_name, known.inner, seen, process))
       known.places.push_back({pid + "/fd/" + file->d_name, *id});

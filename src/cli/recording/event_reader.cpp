@@ -11,12 +11,11 @@
 
 #include "cli/base/lines.hpp"
 #include "cli/base/unpacker.hpp"
-#include "cli/recording/file_layout.hpp"
+#include "wire/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-constexpr uint64_t kUnit = 512;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
 /// A hundred years.
@@ -58,8 +57,7 @@ uint64_t EventReader::next_number() {
 }
 
 uint64_t EventReader::next_difference() {
-  const uint64_t number = next_number();
-  return number >> 1 ^ (~(number & 1) + 1);
+  return wire::recording::unfold_sign(next_number());
 }
 
 std::string EventReader::next_text() {
@@ -74,16 +72,20 @@ std::string EventReader::next_text() {
 void EventReader::read_event() {
   const size_t begin = at_;
   const auto token = static_cast<uint8_t>(bytes_[at_++]);
-  const uint8_t kind = token & 0x0f;
+  const auto kind = static_cast<Kind>(token & wire::recording::kKindBits);
   time_ += next_number();
   if (time_ >> 60 != 0) throw refuse(begin, "the time of an event cannot be");
-  if ((token & 0x80) == 0) last_.pool = next_number();
-  if ((token & 0x10) == 0) last_.stream = next_number();
-  if ((token & 0x20) == 0) last_.tag = static_cast<uint16_t>(small(next_number(), 1U << 16, "tag"));
-  last_.stack = (token & 0x40) != 0 ? static_cast<uint32_t>(small(next_number(), 1U << 20, "stack")) : 0;
-  if (kind == kTagName || kind == kStackText || kind == kPoolName) return read_name(kind);
-  if (kind == 0 || kind > kPoolName) throw refuse(begin, fmt::format("an event of unknown kind {}", kind));
-  last_.kind = static_cast<Kind>(kind);
+  if ((token & wire::recording::kSamePool) == 0) last_.pool = next_number();
+  if ((token & wire::recording::kSameStream) == 0) last_.stream = next_number();
+  if ((token & wire::recording::kSameTag) == 0)
+    last_.tag = static_cast<uint16_t>(small(next_number(), 1U << 16, "tag"));
+  last_.stack = (token & wire::recording::kHasStack) != 0
+                    ? static_cast<uint32_t>(small(next_number(), 1U << 20, "stack"))
+                    : 0;
+  if (kind == Kind::end || kind > Kind::pool_name)
+    throw refuse(begin, fmt::format("an event of unknown kind {}", token & wire::recording::kKindBits));
+  if (kind >= Kind::tag_name) return read_name(kind);
+  last_.kind = kind;
   last_.ns = nanoseconds(begin);
   last_.bytes = last_.address = 0;
   if (last_.kind == Kind::mark) {
@@ -92,8 +94,8 @@ void EventReader::read_event() {
     made_.marks.push_back(next_text());
   } else {
     unit_ += next_difference();
-    last_.address = unit_ * kUnit;
-    if (last_.kind != Kind::free && last_.kind != Kind::use) last_.bytes = next_number();
+    last_.address = unit_ * wire::recording::kAddressUnit;
+    if (wire::recording::has_bytes(kind)) last_.bytes = next_number();
     // A failed request may have had any size.
     const uint64_t bytes = last_.kind == Kind::failed ? 0 : last_.bytes;
     if (last_.address >= kAddressEnd || bytes >= kAddressEnd) {
@@ -119,12 +121,12 @@ uint64_t EventReader::nanoseconds(size_t begin) const {
   return static_cast<uint64_t>(ns);
 }
 
-void EventReader::read_name(uint8_t kind) {
+void EventReader::read_name(Kind kind) {
   const uint64_t number = next_number();
   const std::string text = next_text();
-  if (kind == kTagName) made_.tags[static_cast<uint32_t>(small(number, 1U << 16, "tag"))] = text;
-  if (kind == kStackText) made_.stacks[static_cast<uint32_t>(small(number, 1U << 20, "stack"))] = text;
-  if (kind != kPoolName) return;
+  if (kind == Kind::tag_name) made_.tags[static_cast<uint32_t>(small(number, 1U << 16, "tag"))] = text;
+  if (kind == Kind::stack_text) made_.stacks[static_cast<uint32_t>(small(number, 1U << 20, "stack"))] = text;
+  if (kind != Kind::pool_name) return;
   std::vector<std::string_view> lines = lines_of(text);
   lines.resize(4);
   const auto number_of = [](std::string_view line) {

@@ -41,7 +41,7 @@ class EventReader {
   uint64_t next_difference();
   std::string next_text();
   void read_event();
-  void read_name(uint8_t kind);
+  void read_name(Kind kind);
   uint64_t small(uint64_t number, uint64_t end, std::string_view what) const;
   uint64_t nanoseconds(size_t begin) const;
 

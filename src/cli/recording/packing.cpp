@@ -4,11 +4,18 @@
 #include <algorithm>
 #include <vector>
 
+#include "cli/base/bytes.hpp"
 #include "cli/base/gzip.hpp"
-#include "cli/recording/file_layout.hpp"
+#include "wire/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
+
+using wire::recording::ChunkHeader;
+using wire::recording::Header;
+using wire::recording::kCopy;
+using wire::recording::kLeastHeader;
+using wire::recording::kMagic;
 
 /// A member has so much at least, unpacked, since damage costs all of it. The most is two of the library's
 /// chunks, which are a little less than 64 KiB each: for a recording of 515,118 events, members of one chunk
@@ -19,8 +26,8 @@ constexpr size_t kUsualMembers = 16;
 
 /// With the head of a chunk, so that for readers that do not know of it, it is one more of that thread.
 std::string copy_chunk(std::string_view header, std::string_view chunk) {
-  std::string made(chunk.substr(0, kChunkHeader));
-  put_number(made, kAtUsed, static_cast<uint32_t>(1 + header.size()));
+  std::string made(chunk.substr(0, sizeof(ChunkHeader)));
+  put_value(made, offsetof(ChunkHeader, used), static_cast<uint32_t>(1 + header.size()));
   made += '\0';  // no events
   made += header;
   return made;
@@ -29,18 +36,19 @@ std::string copy_chunk(std::string_view header, std::string_view chunk) {
 }  // namespace
 
 std::string pack_chunks(std::string recording) {
-  const size_t header_bytes = number_in<uint32_t>(recording, kAtHeaderBytes);
+  const auto number_at = [&](size_t at) { return value_in<uint32_t>(recording, at); };
+  const size_t header_bytes = number_at(offsetof(Header, header_bytes));
   const bool has_copy = recording.size() > header_bytes &&
-                        kChunkHeader + 1 + header_bytes <= number_in<uint32_t>(recording, kAtChunkBytes);
-  const uint32_t flags = number_in<uint32_t>(recording, kAtFlags) & ~kFlagCopy;
-  put_number(recording, kAtFlags, flags | (has_copy ? kFlagCopy : 0));
+                        sizeof(ChunkHeader) + 1 + header_bytes <= number_at(offsetof(Header, chunk_bytes));
+  const uint32_t flags = number_at(offsetof(Header, flags)) & ~kCopy;
+  put_value(recording, offsetof(Header, flags), flags | (has_copy ? kCopy : 0));
   const std::string_view all = recording;
   const std::string_view header = all.substr(0, header_bytes);
   const size_t least = std::clamp(all.size() / kUsualMembers, kLeastOfMember, kMostOfMember);
   std::vector<std::string_view> members{header};
   size_t begin = header_bytes;
   for (size_t at = begin; at < all.size();) {
-    at += kChunkHeader + number_in<uint32_t>(all, at + kAtUsed);
+    at += sizeof(ChunkHeader) + number_at(at + offsetof(ChunkHeader, used));
     if (at - begin < least && at < all.size()) continue;
     members.push_back(all.substr(begin, at - begin));
     begin = at;
@@ -55,15 +63,11 @@ std::string_view header_copy(std::string_view recording) {
   for (size_t at = recording.rfind(kMagic); at != std::string_view::npos && at != 0;
        at = recording.rfind(kMagic, at - 1)) {
     const std::string_view copy = recording.substr(at);
-    if (copy.size() >= kHeaderLeast && recording[at - 1] == '\0' &&
-        number_in<uint32_t>(copy, kAtHeaderBytes) == copy.size())
+    if (copy.size() >= kLeastHeader && recording[at - 1] == '\0' &&
+        value_in<uint32_t>(copy, offsetof(Header, header_bytes)) == copy.size())
       return copy;
   }
   return {};
-}
-
-bool should_have_header_copy(std::string_view recording) {
-  return (number_in<uint32_t>(recording, kAtFlags) & kFlagCopy) != 0;
 }
 
 }  // namespace gpupool::cli

@@ -19,7 +19,4 @@ std::string pack_chunks(std::string recording);
 /// The copy of its header that a recording ends with, if it has one.
 std::string_view header_copy(std::string_view recording);
 
-/// Whether a recording, to be whole, ends with a copy of its header.
-bool should_have_header_copy(std::string_view recording);
-
 }  // namespace gpupool::cli

@@ -8,21 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "wire/recording.hpp"
+
 namespace gpupool::cli {
 
-/// A file that has more, packed or not, is refused. The library writes no more.
-inline constexpr uint64_t kMostRecordingBytes = uint64_t{4} << 30;
-
-enum class Kind : uint8_t {
-  malloc = 1,
-  free = 2,
-  use = 3,
-  failed = 4,
-  map = 5,
-  unmap = 6,
-  mark = 7,
-  have = 8,
-};
+using Kind = wire::recording::EventKind;
 
 /// One event of many, in the order of time. Streams, tags, stacks and pools have the recording's own numbers.
 struct Happened {

@@ -10,17 +10,24 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cli/base/bytes.hpp"
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/salvage_file.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/recording/event_reader.hpp"
-#include "cli/recording/file_layout.hpp"
 #include "cli/recording/packing.hpp"
+#include "wire/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
+
+using wire::recording::ChunkHeader;
+using wire::recording::Header;
+using wire::recording::kChunkBegin;
+using wire::recording::kLeastHeader;
+using wire::recording::kMagic;
 
 constexpr const char* kNoHeader = "the header of the recording is missing";
 struct Chunk {
@@ -34,7 +41,7 @@ class Reader {
   Reader(std::string file, Damage* damage) : file_(std::move(file)), damage_(damage) {
     constexpr TextFile kHow{.most_growth = kMostGrowth, .is_binary = true};
     const auto fits = [&](uint64_t bytes) {
-      if (bytes > kMostRecordingBytes) throw refuse(bytes, "the recording is larger than 4 GiB");
+      if (bytes > wire::recording::kMostBytes) throw refuse(bytes, "the recording is larger than 4 GiB");
     };
     const auto keep = [&](std::string_view piece) {
       fits(bytes_.size() + piece.size());
@@ -56,7 +63,7 @@ class Reader {
   Recording read() {
     Progress progress;
     progress.begin("reading events", bytes_.size());
-    size_t at = header_bytes_;
+    size_t at = header_.header_bytes;
     for (const size_t end : part_ends_)
       for (part_end_ = end; at < end; progress.set(at)) at = read_chunk(at);
     check_end();
@@ -69,19 +76,22 @@ class Reader {
 
   /// The good parts, after read().
   std::string good_chunks(ProcessEnd end) const {
-    std::string text = bytes_.substr(0, header_bytes_);
-    if (end.how != ProcessEnd::How::unknown && header_bytes_ >= kHeaderWithEnd) {
-      put_number(text, kAtEnd, static_cast<uint32_t>(end.how));
-      put_number(text, kAtEnd + 4, end.number);
+    std::string text = bytes_.substr(0, header_.header_bytes);
+    if (end.how != ProcessEnd::How::unknown && text.size() >= sizeof(Header)) {
+      put_value(text, offsetof(Header, end), end.how);
+      put_value(text, offsetof(Header, end_number), end.number);
     }
     const bool is_cut = damage_ != nullptr && damage_->parts != 0;
-    put_number(text, kAtFlags, u32(kAtFlags) | kFlagPacked | (is_cut ? kFlagCut : 0));
+    put_value(text, offsetof(Header, flags),
+              header_.flags | wire::recording::kPacked | (is_cut ? wire::recording::kCut : 0));
     for (const Chunk& chunk : good_) {
       if (chunk.used == 0) continue;
+      auto head = value_in<ChunkHeader>(bytes_, chunk.at);
+      head.used = static_cast<uint32_t>(chunk.used);
+      head.checksum = 0;
       const size_t at = text.size();
-      text.append(bytes_, chunk.at, kChunkHeader + chunk.used);
-      put_number(text, at + kAtUsed, static_cast<uint32_t>(chunk.used));
-      put_number(text, at + kAtChecksum, uint32_t{0});
+      text.append(bytes_, chunk.at, sizeof head + chunk.used);
+      put_value(text, at, head);
     }
     return text;
   }
@@ -91,14 +101,6 @@ class Reader {
 
   static InputError with_help(const InputError& error) {
     return InputError(fmt::format("{}: 'gpupool salvage' saves what is there", error.what()));
-  }
-
-  uint32_t u32(size_t at) const { return number_in<uint32_t>(bytes_, at); }
-  uint64_t u64(size_t at) const { return number_in<uint64_t>(bytes_, at); }
-
-  /// A text of at most `room` bytes, up to its terminating zero.
-  std::string text_at(size_t at, size_t room) const {
-    return bytes_.substr(at, std::min(bytes_.find('\0', at) - at, room));
   }
 
   /// A file that has lost its header has a copy of it at the end.
@@ -119,101 +121,103 @@ class Reader {
   }
 
   void check_end() {
-    const uint64_t begun = is_packed_ ? 0 : u64(kAtChunks);
+    const uint64_t begun = is_packed_ ? 0 : header_.chunks;
     const uint64_t missing = begun - std::min(chunks_, begun);
     std::string what;
-    if (should_have_header_copy(bytes_) && header_copy(bytes_).empty())
+    if ((header_.flags & wire::recording::kCopy) != 0 && header_copy(bytes_).empty())
       what = "the end of the file is missing";
     if (missing != 0)
       what = fmt::format("{} of its {} chunks {} missing", missing, begun, missing == 1 ? "is" : "are");
     if (what.empty()) return;
     const InputError error = refuse(bytes_.size(), what);
     if (damage_ == nullptr) throw with_help(error);
-    note_damage(error.what(), 0, missing == 0 || (bytes_.size() - header_bytes_) / chunk_bytes_ < begun);
+    note_damage(error.what(), 0,
+                missing == 0 || (bytes_.size() - header_.header_bytes) / header_.chunk_bytes < begun);
   }
 
   void read_header() {
     if (bytes_.starts_with(kChunkBegin)) throw with_help(refuse(0, kNoHeader));
-    if (bytes_.size() < kHeaderLeast) {
+    if (bytes_.size() < kLeastHeader) {
       throw refuse(bytes_.size(),
-                   fmt::format("the file ends within the {} bytes of its header", kHeaderLeast));
+                   fmt::format("the file ends within the {} bytes of its header", kLeastHeader));
     }
-    if (bytes_.compare(0, kMagic.size(), kMagic) != 0) throw refuse(0, "this is no recording of gpupool");
-    if (const uint32_t version = u32(kAtVersion); version != kVersion) {
-      throw refuse(kAtVersion,
-                   fmt::format("the recording is of version {}, and this command reads version {}", version,
-                               kVersion));
+    if (!bytes_.starts_with(kMagic)) throw refuse(0, "this is no recording of gpupool");
+    std::memcpy(&header_, bytes_.data(), kLeastHeader);
+    if (header_.version != wire::recording::kVersion) {
+      throw refuse(offsetof(Header, version),
+                   fmt::format("the recording is of version {}, and this command reads version {}",
+                               header_.version, wire::recording::kVersion));
     }
-    header_bytes_ = u32(kAtHeaderBytes);
-    chunk_bytes_ = u32(kAtChunkBytes);
-    if (header_bytes_ < kHeaderLeast || header_bytes_ > bytes_.size()) {
-      throw refuse(kAtHeaderBytes, fmt::format("a header of {} bytes cannot be", header_bytes_));
+    if (header_.header_bytes < kLeastHeader || header_.header_bytes > bytes_.size()) {
+      throw refuse(offsetof(Header, header_bytes),
+                   fmt::format("a header of {} bytes cannot be", header_.header_bytes));
     }
-    if (chunk_bytes_ <= kChunkHeader || chunk_bytes_ > (size_t{1} << 30)) {
-      throw refuse(kAtChunkBytes, fmt::format("chunks of {} bytes cannot be", chunk_bytes_));
+    if (header_.chunk_bytes <= sizeof(ChunkHeader) || header_.chunk_bytes > (size_t{1} << 30)) {
+      throw refuse(offsetof(Header, chunk_bytes),
+                   fmt::format("chunks of {} bytes cannot be", header_.chunk_bytes));
     }
-    const uint32_t shift = u32(kAtShift);
-    if (shift > 32) throw refuse(kAtShift, fmt::format("a shift by {} cannot be", shift));
-    const uint64_t rate = u64(kAtRate);
-    if (rate == 0) throw refuse(kAtRate, "a clock without ticks cannot be");
-    events_.set_clock({shift, rate, u64(kAtStartTicks) >> shift});
+    const uint32_t shift = header_.tick_shift;
+    if (shift > 32) throw refuse(offsetof(Header, tick_shift), fmt::format("a shift by {} cannot be", shift));
+    if (header_.ticks_per_second == 0)
+      throw refuse(offsetof(Header, ticks_per_second), "a clock without ticks cannot be");
+    std::memcpy(&header_, bytes_.data(), std::min<size_t>(header_.header_bytes, sizeof header_));
+    events_.set_clock({shift, header_.ticks_per_second, header_.start_ticks >> shift});
     made_.file = file_;
-    made_.pid = u32(kAtPid);
-    made_.start_realtime_ns = u64(kAtRealtime);
-    made_.lost = u64(kAtLost);
-    made_.is_cut = (u32(kAtFlags) & kFlagCut) != 0;
-    made_.is_ended = (u32(kAtFlags) & kFlagEnded) != 0;
-    if (header_bytes_ >= kHeaderWithEnd)
-      made_.end = {static_cast<ProcessEnd::How>(u32(kAtEnd)), u32(kAtEnd + 4)};
-    made_.library = text_at(kAtLibrary, kLibraryRoom);
-    made_.command = bytes_.substr(kAtCommand, kCommandRoom);
+    made_.pid = header_.pid;
+    made_.start_realtime_ns = header_.start_realtime_ns;
+    made_.lost = header_.lost;
+    made_.is_cut = (header_.flags & wire::recording::kCut) != 0;
+    made_.is_ended = (header_.flags & wire::recording::kEnded) != 0;
+    made_.end = {static_cast<ProcessEnd::How>(header_.end), header_.end_number};
+    made_.library = text_of(header_.library);
+    made_.command.assign(header_.command, sizeof header_.command);
     made_.command.resize(std::min(made_.command.find(std::string_view("\0\0", 2)), made_.command.size()));
     while (!made_.command.empty() && made_.command.back() == '\0') made_.command.pop_back();
     std::replace(made_.command.begin(), made_.command.end(), '\0', ' ');
-    is_packed_ = (u32(kAtFlags) & kFlagPacked) != 0;
+    is_packed_ = (header_.flags & wire::recording::kPacked) != 0;
   }
 
   /// Returns where the next chunk begins.
   size_t read_chunk(size_t begin) {
     end_ = 0;
     try {
-      if (part_end_ - begin < kChunkHeader) return end_of_chunks(begin);
+      if (part_end_ - begin < sizeof(ChunkHeader)) return end_of_chunks(begin);
+      const auto head = value_in<ChunkHeader>(bytes_, begin);
       // Room taken but not yet used, or a thread stopped before it wrote anything.
-      if (!is_packed_ && u32(begin) == 0) return next_place(begin);
+      if (!is_packed_ && head.magic == 0) return next_place(begin);
       ++chunks_;
-      if (bytes_.compare(begin, kChunkBegin.size(), kChunkBegin) != 0)
-        throw refuse(begin, "there should be a chunk");
-      const size_t used = u32(begin + kAtUsed);
-      const size_t room = chunk_bytes_ - kChunkHeader;
-      if (used > room) throw refuse(begin + kAtUsed, fmt::format("a chunk of {} bytes cannot be", used));
+      if (head.magic != wire::recording::kChunkMagic) throw refuse(begin, "there should be a chunk");
+      const size_t used = head.used;
+      const size_t room = header_.chunk_bytes - sizeof head;
+      if (used > room)
+        throw refuse(begin + offsetof(ChunkHeader, used), fmt::format("a chunk of {} bytes cannot be", used));
       const size_t length = is_packed_ || used != 0 ? used : room;
-      if (!is_packed_ && used != 0 && !is_as_written(begin))
+      if (!is_packed_ && used != 0 && !is_as_written(begin, head))
         throw refuse(begin, "the chunk is not as it was written");
-      end_ = begin + kChunkHeader + length;
+      end_ = begin + sizeof(ChunkHeader) + length;
       if (end_ > part_end_) {
         if (damage_ == nullptr) throw refuse(part_end_, "the file ends within a chunk");
         note_damage("the file ends within a chunk", 0, true);
         end_ = part_end_;
       }
       good_.push_back({begin, 0});
-      events_.begin_chunk(begin + kChunkHeader, end_, u64(begin + kAtFirst),
-                          {u32(begin + kAtThread), text_at(begin + kAtName, kNameRoom)});
-      do good_.back().used = events_.at() - begin - kChunkHeader;
+      events_.begin_chunk(begin + sizeof head, end_, head.first_ticks, {head.thread, text_of(head.name)});
+      do good_.back().used = events_.at() - begin - sizeof(ChunkHeader);
       while (events_.next());
       return is_packed_ ? end_ : next_place(begin);
     } catch (const InputError& error) {
       if (damage_ == nullptr) throw with_help(error);
       const size_t next = next_chunk(begin);
-      const size_t lost = end_ == 0 ? begin : good_.back().at + kChunkHeader + good_.back().used;
-      note_damage(error.what(), next - lost, part_end_ - begin < kChunkHeader || end_ == part_end_);
+      const size_t lost = end_ == 0 ? begin : good_.back().at + sizeof(ChunkHeader) + good_.back().used;
+      note_damage(error.what(), next - lost, part_end_ - begin < sizeof(ChunkHeader) || end_ == part_end_);
       return next;
     }
   }
 
   /// Of a chunk that is cut, nothing is known.
-  bool is_as_written(size_t begin) const {
-    const std::string_view chunk = std::string_view(bytes_).substr(begin, chunk_bytes_);
-    return part_end_ - begin < chunk_bytes_ || u32(begin + kAtChecksum) == checksum_of(chunk);
+  bool is_as_written(size_t begin, const ChunkHeader& head) const {
+    return part_end_ - begin < header_.chunk_bytes ||
+           head.checksum == wire::recording::checksum_of(&bytes_[begin], header_.chunk_bytes, head.used);
   }
 
   size_t end_of_chunks(size_t at) {
@@ -222,7 +226,9 @@ class Reader {
     return part_end_;
   }
 
-  size_t next_place(size_t begin) const { return begin + std::min(chunk_bytes_, part_end_ - begin); }
+  size_t next_place(size_t begin) const {
+    return begin + std::min(size_t{header_.chunk_bytes}, part_end_ - begin);
+  }
 
   /// Behind a damaged one.
   size_t next_chunk(size_t begin) const {
@@ -261,8 +267,7 @@ class Reader {
   std::string file_;
   Damage* damage_;
   std::string bytes_;
-  size_t header_bytes_ = 0;
-  size_t chunk_bytes_ = 0;
+  Header header_{};
   uint64_t chunks_ = 0;  // that are there, damaged ones too
   bool is_packed_ = false;
   bool is_end_noted_ = false;

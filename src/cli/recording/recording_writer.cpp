@@ -7,12 +7,12 @@
 #include <cstring>
 #include <string_view>
 
-#include "cli/recording/file_layout.hpp"
+#include "cli/base/bytes.hpp"
+#include "wire/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-constexpr size_t kWrittenHeader = 4096;
 /// A chunk ends once it has this much, so that with one more event it is still smaller than the header
 /// allows.
 constexpr size_t kWrittenChunk = size_t{2} << 20;
@@ -25,36 +25,33 @@ class RecordingWriter {
   std::string write() {
     write_header();
     for (const auto& [number, pool] : recording_.pools) {
-      name(kPoolName, number,
+      name(Kind::pool_name, number,
            fmt::format("{}\n{}\n{}\n{}", pool.device, pool.name, pool.total_bytes, pool.limit_bytes));
     }
-    for (const auto& [number, text] : recording_.tags) name(kTagName, number, text);
-    for (const auto& [number, text] : recording_.stacks) name(kStackText, number, text);
+    for (const auto& [number, text] : recording_.tags) name(Kind::tag_name, number, text);
+    for (const auto& [number, text] : recording_.stacks) name(Kind::stack_text, number, text);
     for (const Happened& event : recording_.events) write_event(event);
     end_chunk();
     return std::move(file_);
   }
 
  private:
-  static void put_text(std::string& text, size_t at, std::string_view value, size_t room) {
-    std::memcpy(text.data() + at, value.data(), std::min(value.size(), room - 1));
-  }
-
   void write_header() {
-    constexpr uint64_t kNanoseconds = 1'000'000'000;
-    file_.assign(kWrittenHeader, '\0');
-    put_text(file_, 0, kMagic, kMagic.size() + 1);
-    put_number(file_, kAtVersion, kVersion);
-    put_number(file_, kAtHeaderBytes, uint32_t{kWrittenHeader});
-    put_number(file_, kAtChunkBytes, kLargestChunk);
-    put_number(file_, kAtFlags, kFlagEnded | kFlagPacked);
-    put_number(file_, kAtPid, recording_.pid);
-    put_number(file_, kAtRate, kNanoseconds);
-    put_number(file_, kAtRealtime, recording_.start_realtime_ns);
-    put_number(file_, kAtEndTicks, recording_.events.empty() ? uint64_t{0} : recording_.events.back().ns);
-    put_number(file_, kAtLost, recording_.lost);
-    put_text(file_, kAtLibrary, recording_.library, kLibraryRoom);
-    put_text(file_, kAtCommand, recording_.command, kCommandRoom - 1);
+    wire::recording::Header head{};
+    wire::recording::kMagic.copy(head.magic, sizeof head.magic);
+    head.version = wire::recording::kVersion;
+    head.header_bytes = wire::recording::kHeaderBytes;
+    head.chunk_bytes = kLargestChunk;
+    head.flags = wire::recording::kEnded | wire::recording::kPacked;
+    head.pid = recording_.pid;
+    head.ticks_per_second = 1'000'000'000;
+    head.start_realtime_ns = recording_.start_realtime_ns;
+    head.end_ticks = recording_.events.empty() ? 0 : recording_.events.back().ns;
+    head.lost = recording_.lost;
+    put_text(head.library, recording_.library);
+    recording_.command.copy(head.command, sizeof head.command - 2);
+    file_.assign(head.header_bytes, '\0');
+    put_value(file_, 0, head);
   }
 
   // ---- chunks
@@ -72,13 +69,12 @@ class RecordingWriter {
 
   void end_chunk() {
     if (chunk_.empty()) return;
-    std::string head(kChunkHeader, '\0');
-    put_text(head, 0, kChunkBegin, kChunkBegin.size() + 1);
-    put_number(head, kAtThread, uint32_t{1});
-    put_number(head, kAtFirst, first_ns_);
-    put_number(head, kAtUsed, static_cast<uint32_t>(chunk_.size()));
-    put_text(head, kAtName, recording_.threads.empty() ? "" : recording_.threads.front().name, kNameRoom);
-    file_ += head;
+    wire::recording::ChunkHeader head{wire::recording::kChunkMagic,         1, first_ns_,
+                                      static_cast<uint32_t>(chunk_.size()), 0, {}};
+    if (!recording_.threads.empty()) put_text(head.name, recording_.threads.front().name);
+    const size_t at = file_.size();
+    file_.resize(at + sizeof head);
+    put_value(file_, at, head);
     file_ += chunk_;
     chunk_.clear();
   }
@@ -89,8 +85,8 @@ class RecordingWriter {
   }
 
   /// Pool, stream and tag follow each token, since no token says that they are unchanged.
-  void name(uint8_t kind, uint64_t named, std::string_view text) {
-    begin_event(kind, 0);
+  void name(Kind kind, uint64_t named, std::string_view text) {
+    begin_event(static_cast<uint8_t>(kind), 0);
     for (int i = 0; i < 3; ++i) number(0);
     number(named);
     number(text.size());
@@ -98,19 +94,16 @@ class RecordingWriter {
   }
 
   void write_event(const Happened& event) {
-    constexpr uint8_t kHasStack = 0x40;
-    constexpr uint64_t kAddressUnit = 512;
-    begin_event(static_cast<uint8_t>(static_cast<uint8_t>(event.kind) | (event.stack != 0 ? kHasStack : 0)),
-                event.ns);
+    const uint8_t flag = event.stack != 0 ? wire::recording::kHasStack : 0;
+    begin_event(static_cast<uint8_t>(static_cast<uint8_t>(event.kind) | flag), event.ns);
     number(event.pool);
     number(event.stream);
     number(event.tag);
     if (event.stack != 0) number(event.stack);
-    const uint64_t unit = event.address / kAddressUnit;
-    const uint64_t difference = unit - unit_;
-    number(difference << 1 ^ (~(difference >> 63) + 1));
+    const uint64_t unit = event.address / wire::recording::kAddressUnit;
+    number(wire::recording::fold_sign(unit - unit_));
     unit_ = unit;
-    if (event.kind != Kind::free && event.kind != Kind::use) number(event.bytes);
+    if (wire::recording::has_bytes(event.kind)) number(event.bytes);
   }
 
   const Recording& recording_;

@@ -70,7 +70,7 @@ void send_says(int connection, Says says, std::span<const int> files = {}) noexc
 
 /// What a field says; "" if it has no end.
 template <size_t Size>
-std::string text_of(const char (&field)[Size]) {
+std::string whole_text(const char (&field)[Size]) {
   const size_t length = strnlen(field, Size);
   return {field, length == Size ? 0 : length};
 }
@@ -187,12 +187,13 @@ class Broker {
       send_says(connection, rules_.answer(Outcome::refused, why));
     };
     if (bytes < static_cast<ssize_t>(offsetof(Asks, reserved)) ||
-        std::memcmp(asks.magic, kBrokerMagic, sizeof kBrokerMagic) != 0) {
+        std::memcmp(asks.magic, wire::broker::kMagic, sizeof wire::broker::kMagic) != 0) {
       return refuse("this is no question");
     }
-    if (asks.version != kBrokerVersion) return refuse(fmt::format("it knows version {}", kBrokerVersion));
-    const std::string group = text_of(asks.group);
-    const std::string device = text_of(asks.device);
+    if (asks.version != wire::broker::kVersion)
+      return refuse(fmt::format("it knows version {}", wire::broker::kVersion));
+    const std::string group = whole_text(asks.group);
+    const std::string device = whole_text(asks.device);
     if (bytes != sizeof asks || !is_region_word(group) || !is_region_word(device))
       return refuse("the question makes no sense");
     if (!rules_.serves(group)) return refuse("it serves another group");

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "cli/base/library.hpp"
+#include "wire/region.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -37,31 +38,20 @@ constexpr off_t kMembersBytes = 1;  // one for each region, by its number
 constexpr off_t kToTheEnd = 0;
 constexpr uint64_t kNumbers = uint64_t{1} << 62;
 
-/// What a region begins with, before the members' part. src/share/region.hpp has the same.
-struct Begin {
-  char magic[8] = {'g', 'p', 's', 'h', 'a', 'r', 'e', '\n'};
-  uint32_t major = 1;
-  uint32_t minor = 0;
-  uint32_t header_bytes = 4096;
-  uint32_t slot_bytes = 320;
-  uint32_t slot_count = 256;
-  uint32_t reserved = 0;
-  uint64_t region_bytes = 4096 + 256 * 320;
-  uint64_t device_bytes = 0;
-  int64_t created = 0;
-  char device[64] = {};
-  uint64_t reserved1 = 0;
+/// What a region begins with, before the members' part.
+struct Page {
+  wire::region::Begin begin;
+  uint64_t reserved = 0;
   uint64_t limit = 0;
 };
-static_assert(sizeof(Begin) == 136);
-constexpr uint64_t kRegionBytes = Begin{}.region_bytes;
+using wire::region::kRegionBytes;
 
 /// Whether it is of this layout, in which later minor versions use what is zero here; and of the device.
-bool is_right(const Begin& begin, const std::string& device) noexcept {
-  Begin right;
+bool is_right(const wire::region::Begin& begin, const std::string& device) noexcept {
+  wire::region::Begin right;
   right.minor = begin.minor;
   device.copy(right.device, sizeof right.device);
-  return std::memcmp(&begin, &right, offsetof(Begin, device_bytes)) == 0 &&
+  return std::memcmp(&begin, &right, offsetof(wire::region::Begin, device_bytes)) == 0 &&
          std::memcmp(begin.device, right.device, sizeof right.device) == 0;
 }
 
@@ -86,7 +76,7 @@ uint64_t number_of(const OpenFile& file) noexcept {
 }
 
 /// A file in memory of a region's size, which begins as said; none, with errno.
-OpenFile make_file(const Begin& begin) noexcept {
+OpenFile make_file(const Page& page) noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kRegionBytes) {
     errno = EFBIG;  // with more than that comes a signal, which ends the broker
@@ -99,7 +89,7 @@ OpenFile make_file(const Begin& begin) noexcept {
   } while (errno == EINTR);
   if (errno != 0) return OpenFile();
   // Members of other users open it anew, and nobody comes to it without having been given a descriptor.
-  const bool is_made = pwrite(file.get(), &begin, sizeof begin, 0) == static_cast<ssize_t>(sizeof begin) &&
+  const bool is_made = pwrite(file.get(), &page, sizeof page, 0) == static_cast<ssize_t>(sizeof page) &&
                        fchmod(file.get(), 0666) == 0 && fcntl(file.get(), F_ADD_SEALS, kRegionSeals) == 0;
   return is_made ? std::move(file) : OpenFile();
 }
@@ -183,19 +173,19 @@ const Region* Regions::find(const std::string& group, const std::string& device)
 }
 
 const Region* Regions::make(const RegionWish& wish, std::string& why) {
-  Begin begin;
-  std::memcpy(&begin, wish.page.data(), std::min(wish.page.size(), sizeof begin));
+  Page page;
+  std::memcpy(&page, wish.page.data(), std::min(wish.page.size(), sizeof page));
   if (wish.bytes != kRegionBytes) {
     why = fmt::format("a region has {} bytes, not {}: use one version of gpupool", kRegionBytes, wish.bytes);
     return nullptr;
   }
-  if (!is_right(begin, wish.device)) {
+  if (!is_right(page.begin, wish.device)) {
     why = "a region begins with another layout: use one version of gpupool";
     return nullptr;
   }
-  begin.reserved1 = 0;
+  page.reserved = 0;
   if (!has_place(wish.user, why)) return nullptr;
-  OpenFile file = make_file(begin);
+  OpenFile file = make_file(page);
   if (!file) {
     why = fmt::format("it can make no region: {}", std::strerror(errno));
     return nullptr;

@@ -101,8 +101,8 @@ bool Rules::admits(int connection, uid_t& user) const {
 
 Says Rules::answer(Outcome outcome, const std::string& message) const {
   Says says{};
-  std::memcpy(says.magic, kBrokerMagic, sizeof kBrokerMagic);
-  says.version = kBrokerVersion;
+  std::memcpy(says.magic, wire::broker::kMagic, sizeof wire::broker::kMagic);
+  says.version = wire::broker::kVersion;
   says.outcome = outcome;
   says.limit = limit_;
   says.limit_share = limit_share_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a broker and those who ask it say to each other, and whom it serves. docs/inside/broker.md has the
-// protocol.
+// What a broker answers, and whom it serves.
 #pragma once
 
 #include <sys/types.h>
@@ -10,35 +9,13 @@
 #include <vector>
 
 #include "cli/share/options.hpp"
+#include "wire/broker.hpp"
 
 namespace gpupool::cli {
 
-// src/share/broker.hpp has the same.
-inline constexpr char kBrokerMagic[8] = {'g', 'p', 'b', 'r', 'o', 'k', 'e', 'r'};
-inline constexpr uint32_t kBrokerVersion = 1;
-enum class Outcome : uint32_t { refused, ask, here, none };
-
-struct Says {
-  char magic[8];
-  uint32_t version;
-  Outcome outcome;
-  uint64_t limit;
-  uint32_t limit_share;
-  uint32_t reserved;
-  char message[128];
-};
-static_assert(sizeof(Says) == 160);
-
-struct Asks {
-  char magic[8];
-  uint32_t version;
-  uint32_t reserved;
-  char group[64];
-  char device[64];
-  uint64_t region_bytes;
-  unsigned char page[4096];
-};
-static_assert(sizeof(Asks) == 4248);
+using wire::broker::Asks;
+using wire::broker::Outcome;
+using wire::broker::Says;
 
 /// What is the same for all who ask.
 class Rules {

@@ -2,8 +2,6 @@
 // Metrics have the names of `gpupool export --format prometheus` where they mean the same.
 #include "cli/top/prometheus.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
@@ -38,19 +36,33 @@ constexpr LiveMetric kLiveMetrics[] = {
     {"driver_calls_total", "counter", "Calls of the driver.", &ShownPool::driver_calls},
 };
 
-class LiveText {
+struct LabelledRow : TopRow {
+  explicit LabelledRow(const TopRow& row) : TopRow(row) {
+    // A process may have several copies of the library, which number pools alike.
+    const std::string number =
+        page == 0 ? std::to_string(pool->number) : fmt::format("{}/{}", page, pool->number);
+    labels = fmt::format("device=\"{}\",UUID=\"{}\",pool=\"{}\",pid=\"{}\"", device_of(*pool),
+                         label_text(pool->device_id), number, process->pid);
+  }
+  std::string labels;
+};
+
+class LiveText : MetricsText {
  public:
-  explicit LiveText(const Look& now) : now_(now), rows_(rows_in_order(now.processes, "pid")) {}
+  explicit LiveText(const Look& now) : now_(now) {
+    for (const TopRow& row : rows_in_order(now.processes, "pid")) rows_.emplace_back(row);
+  }
 
   std::string write() {
-    for (const LiveMetric& metric : kLiveMetrics) {
-      family(metric.name, metric.type, metric.help);
-      for (const TopRow& row : rows_) sample(metric.name, row, "", row.pool->*metric.value);
-    }
-    limits();
+    for (const LiveMetric& metric : kLiveMetrics)
+      each(metric.name, metric.type, metric.help, rows_,
+           [&](const TopRow& row) { return row.pool->*metric.value; });
+    each(
+        "limit_bytes", "gauge", "The most that the pool may hold; absent without a limit.", rows_,
+        [](const TopRow& row) { return row.pool->limit; }, true);
     counters();
     family("tag_live_bytes", "gauge", "Bytes in live blocks by tag, as samples estimate them: the largest.");
-    for (const TopRow& row : rows_) {
+    for (const LabelledRow& row : rows_) {
       // A page has only the beginning of a long name, so several tags may look alike. No series may come
       // twice.
       std::map<std::string, uint64_t> by_label;
@@ -63,52 +75,31 @@ class LiveText {
   }
 
  private:
-  void family(std::string_view name, std::string_view type, std::string_view help) {
-    text_ += fmt::format("# HELP gpupool_{} {}\n# TYPE gpupool_{} {}\n", name, help, name, type);
-  }
-
-  template <typename Value>
-  void sample(std::string_view name, const TopRow& row, std::string_view labels, Value value) {
-    // A process may have several copies of the library, which number pools alike.
-    const std::string pool =
-        row.page == 0 ? std::to_string(row.pool->number) : fmt::format("{}/{}", row.page, row.pool->number);
-    text_ += fmt::format("gpupool_{}{{device=\"{}\",UUID=\"{}\",pool=\"{}\",pid=\"{}\"{}}} {}\n", name,
-                         device_of(*row.pool), label_text(row.pool->device_id), pool, row.process->pid,
-                         labels, value);
-  }
-
-  void limits() {
-    family("limit_bytes", "gauge", "The most that the pool may hold; absent without a limit.");
-    for (const TopRow& row : rows_)
-      if (row.pool->limit != 0) sample("limit_bytes", row, "", row.pool->limit);
-  }
-
   void counters() {
     family("mallocs_total", "counter", "Mallocs, by whether a thread's cache could serve them.");
-    for (const TopRow& row : rows_) {
+    for (const LabelledRow& row : rows_) {
       sample("mallocs_total", row, ",result=\"hit\"", row.pool->hits);
       sample("mallocs_total", row, ",result=\"miss\"", row.pool->misses);
       sample("mallocs_total", row, ",result=\"failed\"", row.pool->failed_mallocs);
     }
     family("steals_total", "counter", "Chunks that were moved, by whose stream they were.");
-    for (const TopRow& row : rows_) {
+    for (const LabelledRow& row : rows_) {
       const uint64_t other = std::min(row.pool->stream_steals, row.pool->steals);
       sample("steals_total", row, ",from=\"own\"", row.pool->steals - other);
       sample("steals_total", row, ",from=\"other\"", other);
     }
-    family("driver_seconds_total", "counter", "Time in calls of the driver.");
-    for (const TopRow& row : rows_)
-      sample("driver_seconds_total", row, "", static_cast<double>(row.pool->driver_ns) / 1e9);
+    each("driver_seconds_total", "counter", "Time in calls of the driver.", rows_,
+         [](const TopRow& row) { return static_cast<double>(row.pool->driver_ns) / 1e9; });
   }
 
   void about() {
     family("page_age_seconds", "gauge", "How old the figures of the pool are.");
-    for (const TopRow& row : rows_) {
+    for (const LabelledRow& row : rows_) {
       if (row.pool->shown_ns > now_.now_ns) continue;
       sample("page_age_seconds", row, "", static_cast<double>(now_.now_ns - row.pool->shown_ns) / 1e9);
     }
     family("pool_info", "gauge", "Facts that hardly change.");
-    for (const TopRow& row : rows_) {
+    for (const LabelledRow& row : rows_) {
       sample("pool_info", row,
              fmt::format(",version=\"{}\",name=\"{}\",user=\"{}\",command=\"{}\"",
                          label_text(row.process->pages[row.page].version), label_text(row.pool->name),
@@ -118,8 +109,7 @@ class LiveText {
   }
 
   const Look& now_;
-  std::vector<TopRow> rows_;
-  std::string text_;
+  std::vector<LabelledRow> rows_;
 };
 
 }  // namespace

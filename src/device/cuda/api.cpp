@@ -177,10 +177,6 @@ Status cuda_status(CUresult result, const char* format, ...) noexcept {
                      static_cast<unsigned>(result), error_name(result), error_text(result));
 }
 
-bool cuda_initialised() noexcept {
-  return cuda_state.load() >= CudaState::ready;
-}
-
 void cuda_after_fork() noexcept {
   // Even if another thread of the parent was just loading it.
   if (cuda_state.load() != CudaState::unloaded) cuda_state.store(CudaState::forked);

@@ -17,9 +17,6 @@ Status cuda_device_count(int32_t& count);
 /// INVALID_ARGUMENT for a number that does not exist; UNSUPPORTED for peers that cannot access it.
 Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device);
 
-/// Whether this process has initialised the CUDA driver: then a forked child cannot use it.
-bool cuda_initialised() noexcept;
-
 /// In the child after fork: from now on every CUDA call gives FORKED if the parent had initialised the
 /// driver.
 void cuda_after_fork() noexcept;

@@ -1,47 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's and NVML's types, as far as this library uses them, under their own names. Results are
-// numbers, 0 if all went well. tests/device/run_header_check.cpp compares those of the driver with a real
-// cuda.h.
+// The driver's and NVML's types that this library alone uses, under their own names.
+// tests/device/run_header_check.cpp compares those of the driver with a real cuda.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "frameworks/driver.hpp"
+
 namespace gpupool::audit {
 
-// Their own names: NOLINTBEGIN(readability-identifier-naming)
-inline constexpr int CUDA_SUCCESS = 0;
-inline constexpr int CUDA_ERROR_OUT_OF_MEMORY = 2;
+using namespace driver;
 
-using CUdevice = int;
-using CUdeviceptr = unsigned long long;
-using CUmemGenericAllocationHandle = unsigned long long;
-using CUcontext = struct CUctx_st*;
-using CUstream = struct CUstream_st*;
+// Their own names: NOLINTBEGIN(readability-identifier-naming)
 using CUgraphExec = struct CUgraphExec_st*;
-using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUarray = struct CUarray_st*;
 using CUmipmappedArray = struct CUmipmappedArray_st*;
 
-struct CUuuid {
-  char bytes[16];
-};
-
-inline constexpr unsigned CU_MEM_ALLOCATION_TYPE_PINNED = 1;
-inline constexpr unsigned CU_MEM_LOCATION_TYPE_DEVICE = 1;
-inline constexpr unsigned CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5;
 inline constexpr unsigned CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2;
 inline constexpr unsigned CU_STREAM_CAPTURE_MODE_RELAXED = 2;
-
-/// How CUmemAllocationProp and CUmemPoolProps begin.
-struct CUmemProp {
-  unsigned type;
-  unsigned handleTypes;
-  struct {
-    unsigned type;
-    int id;
-  } location;
-};
 
 enum CUarray_format : unsigned {
   CU_AD_FORMAT_UNSIGNED_INT16 = 0x02,

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "frameworks/driver.hpp"
+
 /// Every function of the driver that is watched, with its number among CUPTI's callbacks and its arguments.
 #define GPUPOOL_WATCHED_FUNCTIONS(X)                            \
   X(cuMemAlloc_v2, 243, cuMemAlloc_v2)                          \
@@ -29,13 +31,10 @@
 
 namespace gpupool::inject::cupti {
 
+using namespace driver;
+
 // The names are CUPTI's own. NOLINTBEGIN(readability-identifier-naming)
 using CUptiResult = int;
-using CUdeviceptr = unsigned long long;
-using CUcontext = struct CUctx_st*;
-using CUstream = struct CUstream_st*;
-using CUmemoryPool = struct CUmemPoolHandle_st*;
-using CUmemGenericAllocationHandle = unsigned long long;
 using CUpti_SubscriberHandle = struct CUpti_Subscriber_st*;
 using CUpti_CallbackId = uint32_t;
 using CUpti_CallbackFunc = void (*)(void* user, unsigned domain, CUpti_CallbackId id, const void* data);
@@ -120,18 +119,10 @@ struct cuMemFreeAsync_params {
   CUdeviceptr dptr;
   CUstream hStream;
 };
-struct CUmemAllocationProp {  // its first members
-  unsigned type;
-  unsigned requestedHandleTypes;
-  struct {
-    unsigned type;
-    int id;
-  } location;
-};
 struct cuMemCreate_params {
   CUmemGenericAllocationHandle* handle;
   size_t size;
-  const CUmemAllocationProp* prop;
+  const CUmemProp* prop;
   unsigned long long flags;
 };
 struct cuMemMap_params {

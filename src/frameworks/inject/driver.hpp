@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's memory pools and devices, as far as this library uses them, under its own names. Results are
-// numbers, 0 if all went well. tests/device/run_header_check.cpp compares every line with a real cuda.h.
+// The driver's memory pools and devices, as far as this library uses them, under its own names.
+// tests/device/run_header_check.cpp compares every line with a real cuda.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "frameworks/driver.hpp"
+
 namespace gpupool::inject {
 
-using CUdevice = int;
-using CUmemoryPool = struct CUmemPoolHandle_st*;
+using namespace driver;
 
-enum : int { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_INITIALIZED = 3 };
-
-struct CUuuid {
-  char bytes[16];
-};
 inline constexpr int CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115;
-inline constexpr unsigned CU_MEM_ALLOCATION_TYPE_PINNED = 1;
-inline constexpr unsigned CU_MEM_LOCATION_TYPE_DEVICE = 1;
-
-enum CUmemPool_attribute : unsigned {
-  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
-  CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
-  CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
-};
 
 struct CUmemPoolProps {
   unsigned allocType;

@@ -169,7 +169,7 @@ void Ledger::describe(uint32_t number, const DeviceWords& device) {
   pool.figures.pool = number;
   pool.figures.backend = GPUPOOL_BACKEND_CUDA;
   pool.figures.device = ordinal;
-  pool.figures.device_total = device.total;
+  pool.figures.counts.device_total = device.total;
   // The host's memory is on no device.
   if (kind != static_cast<uint32_t>(MemoryKind::pinned))
     internal::shown::set_text(pool.figures.device_id, device.id);
@@ -183,7 +183,7 @@ void Ledger::describe(uint32_t number, const DeviceWords& device) {
 void Ledger::show(Pool& pool) noexcept {
   if (pool.slot == nullptr) return;
   pool.figures.shown_ns = internal::clock_ns();
-  internal::shown::write(*pool.slot, internal::shown::SlotState::pool, pool.figures);
+  internal::shown::write(*pool.slot, wire::stats::SlotState::pool, pool.figures);
 }
 
 // ---- what the driver does
@@ -200,11 +200,11 @@ void Ledger::take(uint64_t address, const Block& block) {
       blocks_.emplace(address, block);
     }
     Pool& pool = pools_[block.pool];
-    internal::shown::Figures& figures = pool.figures;
-    ++figures.live_blocks;
-    ++figures.misses;
-    figures.reserved = figures.live += block.bytes;
-    figures.reserved_peak = figures.live_peak = std::max(figures.live_peak, figures.live);
+    wire::stats::Counts& counts = pool.figures.counts;
+    ++counts.live_blocks;
+    ++counts.misses;
+    counts.reserved = counts.live += block.bytes;
+    counts.reserved_peak = counts.live_peak = std::max(counts.live_peak, counts.live);
     show(pool);
     event = entry(EventKind::malloc, address, block);
   }
@@ -217,8 +217,9 @@ void Ledger::take(uint64_t address, const Block& block) {
 Ledger::Blocks::iterator Ledger::drop(Blocks::iterator at) {
   const Block& block = at->second;
   Pool& pool = pools_[block.pool];
-  --pool.figures.live_blocks;
-  pool.figures.reserved = pool.figures.live -= block.bytes;
+  wire::stats::Counts& counts = pool.figures.counts;
+  --counts.live_blocks;
+  counts.reserved = counts.live -= block.bytes;
   show(pool);
   Entry event = entry(EventKind::free, at->first, block);
   event.stack = 0;
@@ -250,7 +251,7 @@ void Ledger::refuse(uint32_t number, uint64_t bytes) {
     const auto no_change = Recorder::begin_change();
     const std::lock_guard lock(lock_);
     Pool& pool = pools_[number];
-    ++pool.figures.failed_mallocs;
+    ++pool.figures.counts.failed_mallocs;
     show(pool);
     Recorder::write({EventKind::failed, Recorder::generation(), Recorder::now(), number, 0, 0, bytes});
     Recorder::keep_failure();

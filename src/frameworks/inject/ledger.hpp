@@ -58,8 +58,8 @@ class Ledger {
   using Blocks = std::map<uint64_t, Block>;
   struct Pool {
     std::string words;  // for the recording
-    internal::shown::Figures figures{};
-    internal::shown::Slot* slot = nullptr;
+    wire::stats::Figures figures{};
+    wire::stats::Slot* slot = nullptr;
     uint32_t named_in = 0;  // the recording that knows its words
   };
 

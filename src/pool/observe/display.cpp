@@ -34,7 +34,7 @@ void Display::look() noexcept {
   if (is_news || now - shown_at_ >= kShowEvery) show(now);
 }
 
-void Display::show_in(shown::Slot* slot) noexcept {
+void Display::show_in(wire::stats::Slot* slot) noexcept {
   const PoolLock lock(pool_.mutex, this);
   slot_ = slot;
   pool_.has_news = true;
@@ -46,70 +46,71 @@ void Display::show(uint64_t now) noexcept {
   shown_reserved_ = pool_.ledger.reserved().current;
   const DeviceInfo& info = pool_.device.info();
   const Budget& budget = pool_.ledger.budget();
-  shown::Figures figures{};
+  wire::stats::Figures figures{};
+  wire::stats::Counts& counts = figures.counts;
   figures.pool = pool_.id;
   figures.backend = static_cast<uint32_t>(info.backend);
   figures.device = info.ordinal;
-  if (pool_.options.is_child) figures.flags |= shown::kIsChild;
-  if (!pool_.gate.is_awake()) figures.flags |= shown::kIsAsleep;
-  if (pool_.group.runs_alone) figures.flags |= shown::kRunsAlone;
+  if (pool_.options.is_child) figures.flags |= wire::stats::kIsChild;
+  if (!pool_.gate.is_awake()) figures.flags |= wire::stats::kIsAsleep;
+  if (pool_.group.runs_alone) figures.flags |= wire::stats::kRunsAlone;
   figures.shown_ns = clock_ns();
   shown::set_text(figures.device_id, info.id);
   shown::set_text(figures.name, pool_.gate.name);
-  figures.device_total = info.total;
-  figures.limit = budget.own_limit() == Budget::kNone ? 0 : budget.own_limit();
+  counts.device_total = info.total;
+  counts.limit = budget.own_limit() == Budget::kNone ? 0 : budget.own_limit();
   if (const GroupLimit* group = pool_.group.limit; group != nullptr) {
     const share::Member& member = group->member();
     shown::set_text(figures.group, member.place().group);
-    figures.group_limit = member.limit();
-    figures.group_used = member.used_by_all();
-    figures.given = member.given();
-    figures.taken = member.taken();
+    counts.group_limit = member.limit();
+    counts.group_used = member.used_by_all();
+    counts.given = member.given();
+    counts.taken = member.taken();
   }
-  figures.reserved = pool_.ledger.reserved().current;
-  figures.reserved_peak = pool_.ledger.reserved().peak;
-  figures.asleep = sleeper_.asleep_bytes();
-  figures.backup = sleeper_.backup_bytes();
-  figures.steals = pool_.ledger.steals();
-  figures.stream_steals = pool_.ledger.stream_steals();
-  figures.retries = pool_.shortages.retries;
-  figures.failed_mallocs = pool_.shortages.failed_mallocs;
-  figures.driver_calls = pool_.device.calls();
-  figures.driver_ns = pool_.device.nanoseconds();
-  figures.streams = pool_.streams.count();
-  add_amounts(figures);
+  counts.reserved = pool_.ledger.reserved().current;
+  counts.reserved_peak = pool_.ledger.reserved().peak;
+  counts.asleep = sleeper_.asleep_bytes();
+  counts.backup = sleeper_.backup_bytes();
+  counts.steals = pool_.ledger.steals();
+  counts.stream_steals = pool_.ledger.stream_steals();
+  counts.retries = pool_.shortages.retries;
+  counts.failed_mallocs = pool_.shortages.failed_mallocs;
+  counts.driver_calls = pool_.device.calls();
+  counts.driver_ns = pool_.device.nanoseconds();
+  counts.streams = pool_.streams.count();
+  add_amounts(counts);
   const FreeRanges ranges = FreeRanges::of(pool_, kMostStreams, kMostCachedBlocks);
-  figures.free_ranges = ranges.bytes;
-  figures.largest_free_range = ranges.largest;
+  counts.free_ranges = ranges.bytes;
+  counts.largest_free_range = ranges.largest;
   if (has_tags()) add_tags(figures);
-  shown::write(*slot_, shown::SlotState::pool, figures);
+  shown::write(*slot_, wire::stats::SlotState::pool, figures);
 }
 
 /// The peak is what a fold of the counters would find, but without the fold.
-void Display::add_amounts(shown::Figures& figures) const noexcept {
+void Display::add_amounts(wire::stats::Counts& counts) const noexcept {
   uint64_t reached = 0;
   uint64_t mallocs = 0;
   pool_.caches.for_each_locked([&](const ThreadCache& cache) {
     const CounterShard& counters = cache.counters;
     const Amounts pending = counters.pending()[0] + counters.pending()[1];
-    figures.live += counters.live_bytes();
-    figures.live_blocks += counters.live()[0].blocks + counters.live()[1].blocks;
-    figures.pending += pending.allocated;
-    figures.pending_blocks += pending.blocks;
-    figures.misses += counters.misses;
+    counts.live += counters.live_bytes();
+    counts.live_blocks += counters.live()[0].blocks + counters.live()[1].blocks;
+    counts.pending += pending.allocated;
+    counts.pending_blocks += pending.blocks;
+    counts.misses += counters.misses;
     mallocs += counters.mallocs();
     reached += counters.most_live_bytes();
   });
-  figures.hits = mallocs - figures.misses;
-  const uint64_t peak = std::max({pool_.counters.peak_all().live.allocated, reached, figures.live});
-  figures.live_peak = std::min(peak, figures.reserved_peak);
-  figures.slack = pool_.captures.kept_bytes();
-  const uint64_t taken = figures.live + figures.pending + figures.slack;
-  figures.cached = figures.reserved - std::min(figures.reserved, taken);
+  counts.hits = mallocs - counts.misses;
+  const uint64_t peak = std::max({pool_.counters.peak_all().live.allocated, reached, counts.live});
+  counts.live_peak = std::min(peak, counts.reserved_peak);
+  counts.slack = pool_.captures.kept_bytes();
+  const uint64_t taken = counts.live + counts.pending + counts.slack;
+  counts.cached = counts.reserved - std::min(counts.reserved, taken);
 }
 
 /// Adds the largest of the first kMostTags tags that it meets.
-void Display::add_tags(shown::Figures& figures) const noexcept {
+void Display::add_tags(wire::stats::Figures& figures) const noexcept {
   struct Sum {
     TagId tag;
     uint64_t bytes;
@@ -126,7 +127,7 @@ void Display::add_tags(shown::Figures& figures) const noexcept {
   });
   const auto end = sums.begin() + static_cast<std::ptrdiff_t>(count);
   std::sort(sums.begin(), end, [](const Sum& a, const Sum& b) { return a.bytes > b.bytes; });
-  figures.tag_count = static_cast<uint32_t>(std::min(count, shown::kTags));
+  figures.tag_count = static_cast<uint32_t>(std::min(count, wire::stats::kTags));
   for (size_t at = 0; at < figures.tag_count; ++at) {
     shown::set_text(figures.tags[at].name, tag_name(sums[at].tag));
     figures.tags[at].bytes = sums[at].bytes;

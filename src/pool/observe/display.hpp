@@ -25,24 +25,24 @@ class Display final : public Onlooker, NoCopy {
       : pool_(pool), watcher_(watcher), sampler_(sampler), sleeper_(sleeper) {}
 
   /// From now on, shows the figures in a slot of this process's page; null: no longer. Takes the pool's lock.
-  void show_in(shown::Slot* slot) noexcept;
+  void show_in(wire::stats::Slot* slot) noexcept;
 
   void look() noexcept override;
 
-  shown::Slot* slot() const noexcept { return slot_; }
+  wire::stats::Slot* slot() const noexcept { return slot_; }
   /// In a child after fork: the slot is the parent's.
   void forget_slot() noexcept { slot_ = nullptr; }
 
  private:
   void show(uint64_t now) noexcept;
-  void add_amounts(shown::Figures& figures) const noexcept;
-  void add_tags(shown::Figures& figures) const noexcept;
+  void add_amounts(wire::stats::Counts& counts) const noexcept;
+  void add_tags(wire::stats::Figures& figures) const noexcept;
 
   PoolState& pool_;
   Watcher& watcher_;
   const Sampler& sampler_;
   const Sleeper& sleeper_;
-  shown::Slot* slot_ = nullptr;  // null: other processes see nothing of the pool
+  wire::stats::Slot* slot_ = nullptr;  // null: other processes see nothing of the pool
   uint64_t shown_at_ = 0;
   uint64_t shown_reserved_ = 0;
 };

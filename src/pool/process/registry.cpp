@@ -65,7 +65,7 @@ void Registry::end_if_empty(gpupool_t& handle) {
     handle.life.store(Life::gone, std::memory_order_release);
     handle.pool = nullptr;
     live_.remove(&handle);
-    shown::Slot* const slot = pool->display().slot();
+    wire::stats::Slot* const slot = pool->display().slot();
     pool->display().show_in(nullptr);
     shown::close_slot(slot);
     handle.owner.reset();

@@ -69,7 +69,8 @@ class Reclaimer : NoCopy {
   /// are about to use again, at a driver call each time.
   void drain_resting(PoolLock& lock);
 
-  /// Turns some of the freed blocks that every stream has passed into holes. With `all`, 0: none is left.
+  /// Turns some of the freed blocks that every stream has passed into holes, and counts them. With `all`, 0:
+  /// none is left.
   size_t settle_pending(bool all = false);
   /// The same for those that other processes had imported.
   size_t settle_exports(bool all) noexcept;

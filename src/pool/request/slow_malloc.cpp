@@ -137,8 +137,7 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
       if (Range* block = take(request, false)) return block;
     }
   }
-  reclaimer_.settle_pending();
-  return take(request, false);
+  return reclaimer_.settle_pending() != 0 ? take(request, false) : nullptr;
 }
 
 /// Nothing if the pool has fallen asleep since the malloc was admitted: the lock was given up.

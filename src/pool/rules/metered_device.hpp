@@ -102,8 +102,7 @@ class MeteredDevice {
     return timed(Call::malloc, [&] { return device_->allocate(kind, size, stream, address); });
   }
   Status deallocate(const Departure&, Kind kind, Address address, uint64_t size, Stream stream) {
-    if (has_lost()) return kSuccess;
-    return timed(Call::free, [&] { return device_->deallocate(kind, address, size, stream); });
+    return unless_lost(Call::free, [&] { return device_->deallocate(kind, address, size, stream); });
   }
   // Only for the user of a stream: see device.hpp.
 
@@ -111,11 +110,8 @@ class MeteredDevice {
     return timed(Call::event_record, [&] { return device_->record(user.stream(), context, event); });
   }
   Status capture_id(const StreamUser& user, uint64_t& id) {
-    if (has_lost()) {
-      id = 0;
-      return kSuccess;
-    }
-    return timed(Call::query, [&] { return device_->capture_id(user.stream(), id); });
+    return unless_lost(
+        Call::query, [&] { return device_->capture_id(user.stream(), id); }, id, uint64_t{0});
   }
   Status wait(const StreamUser& user, Event event) {
     return timed(Call::stream_wait, [&] { return device_->wait(user.stream(), event); });
@@ -127,40 +123,30 @@ class MeteredDevice {
     return timed(Call::query, [&] { return device_->context_of(stream, context); });
   }
   Status is_capturing(Stream stream, bool& capturing) {
-    if (has_lost()) {
-      capturing = false;
-      return kSuccess;
-    }
-    return timed(Call::query, [&] { return device_->is_capturing(stream, capturing); });
+    return unless_lost(
+        Call::query, [&] { return device_->is_capturing(stream, capturing); }, capturing, false);
   }
   Status query(Event event, bool& passed) {
-    if (has_lost()) {
-      passed = true;
-      return kSuccess;
-    }
-    return timed(Call::query, [&] { return device_->query(event, passed); });
+    return unless_lost(
+        Call::query, [&] { return device_->query(event, passed); }, passed, true);
   }
   Status synchronize(Event event) {
-    if (has_lost()) return kSuccess;
-    return timed(Call::host_wait, [&] { return device_->synchronize(event); });
+    return unless_lost(Call::host_wait, [&] { return device_->synchronize(event); });
   }
   void recycle(Event event) noexcept {
     if (!has_lost()) device_->recycle(event);
   }
   Status synchronize_all(uint64_t context) {
-    if (has_lost()) return kSuccess;
-    return timed(Call::host_wait, [&] { return device_->synchronize_all(context); });
+    return unless_lost(Call::host_wait, [&] { return device_->synchronize_all(context); });
   }
   Status synchronize_stream(Stream stream) {
-    if (has_lost()) return kSuccess;
-    return timed(Call::host_wait, [&] { return device_->synchronize_stream(stream); });
+    return unless_lost(Call::host_wait, [&] { return device_->synchronize_stream(stream); });
   }
   Status create_stream(Stream& stream) {
     return timed(Call::stream, [&] { return device_->create_stream(stream); });
   }
   Status destroy_stream(Stream stream) {
-    if (has_lost()) return kSuccess;
-    return timed(Call::stream, [&] { return device_->destroy_stream(stream); });
+    return unless_lost(Call::stream, [&] { return device_->destroy_stream(stream); });
   }
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) {
     return timed(Call::copy, [&] { return device_->transfer(destination, source, size, stream); });
@@ -184,6 +170,17 @@ class MeteredDevice {
     if (has_lost())
       return fail_driver(GPUPOOL_ERROR_DRIVER, 0, "the device's context was reset or destroyed");
     return tallied(call, function);
+  }
+  /// Of a context that is gone, nothing is left to wait for or to free.
+  template <typename Function>
+  Status unless_lost(Call call, Function function) {
+    return has_lost() ? kSuccess : tallied(call, function);
+  }
+  /// And the answer to a question is known.
+  template <typename Function, typename Answer>
+  Status unless_lost(Call call, Function function, Answer& answer, Answer of_lost) {
+    if (has_lost()) answer = of_lost;
+    return unless_lost(call, function);
   }
   /// What the driver still has goes back to it.
   template <typename Function>

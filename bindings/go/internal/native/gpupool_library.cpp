@@ -36,6 +36,7 @@
 #include "../../../../src/watch/control.hpp"
 #include "../../../../src/watch/journal.hpp"
 #include "../../../../src/watch/stats_page.hpp"
+#include "../../../../src/wire/broker.hpp"
 #include "../../../../src/abi/backends.cpp"
 #include "../../../../src/abi/debug.cpp"
 #include "../../../../src/abi/exports.cpp"

@@ -212,7 +212,7 @@ TEST_F(Watch, TheCallersLanguageComesFirst) {
   ASSERT_EQ(all.size(), 1U);
   const std::string stack = all[0].stack;
   EXPECT_EQ(stack.rfind("load (model.py:12)\nmain (serve.py:3)\n", 0), 0U) << stack;
-  EXPECT_NE(stack.find("pool_tests"), std::string::npos) << stack;
+  EXPECT_NE(stack.find("watch_tests"), std::string::npos) << stack;
 }
 
 TEST_F(Watch, TagsNestAndRefuseWhatIsWrong) {

@@ -37,6 +37,12 @@ std::vector<int> page_files() {
   return files;
 }
 
+/// What the writer stores meanwhile.
+template <typename Number>
+Number load(const Number& from) {
+  return std::atomic_ref(const_cast<Number&>(from)).load();
+}
+
 /// The page as another process has it.
 class Seen {
  public:
@@ -44,43 +50,43 @@ class Seen {
     const std::vector<int> files = page_files();
     EXPECT_EQ(files.size(), 1U);
     if (files.size() != 1) return;
-    void* const address = mmap(nullptr, sizeof(shown::Page), PROT_READ, MAP_SHARED, files[0], 0);
-    if (address != MAP_FAILED) page_ = static_cast<const shown::Page*>(address);
+    void* const address = mmap(nullptr, sizeof(wire::stats::Page), PROT_READ, MAP_SHARED, files[0], 0);
+    if (address != MAP_FAILED) page_ = static_cast<const wire::stats::Page*>(address);
   }
   Seen(const Seen&) = delete;
   Seen& operator=(const Seen&) = delete;
   ~Seen() {
-    if (page_ != nullptr) munmap(const_cast<shown::Page*>(page_), sizeof(shown::Page));
+    if (page_ != nullptr) munmap(const_cast<wire::stats::Page*>(page_), sizeof(wire::stats::Page));
   }
-  const shown::Page& page() const { return *page_; }
+  const wire::stats::Page& page() const { return *page_; }
   bool is_there() const { return page_ != nullptr; }
 
   /// The slot of a pool; null where there is none.
-  const shown::Slot* slot_of(uint64_t pool) const {
-    for (const shown::Slot& slot : page_->slots) {
-      if (slot.state.load() == shown::SlotState::pool && slot.words[0].load() == pool) return &slot;
+  const wire::stats::Slot* slot_of(uint64_t pool) const {
+    for (const wire::stats::Slot& slot : page_->slots) {
+      if (load(slot.state) == wire::stats::SlotState::pool && load(slot.words[0]) == pool) return &slot;
     }
     return nullptr;
   }
   std::vector<uint64_t> pools() const {
     std::vector<uint64_t> found;
-    for (const shown::Slot& slot : page_->slots) {
-      if (slot.state.load() == shown::SlotState::pool) found.push_back(slot.words[0].load());
+    for (const wire::stats::Slot& slot : page_->slots) {
+      if (load(slot.state) == wire::stats::SlotState::pool) found.push_back(load(slot.words[0]));
     }
     return found;
   }
 
  private:
-  const shown::Page* page_ = nullptr;
+  const wire::stats::Page* page_ = nullptr;
 };
 
 /// False where the slot was written meanwhile.
-bool read_once(const shown::Slot& slot, shown::Figures& figures) {
-  const uint32_t before = slot.sequence.load(std::memory_order_acquire);
-  std::array<uint64_t, shown::kFigureWords> words;
-  for (size_t at = 0; at < words.size(); ++at) words[at] = slot.words[at].load(std::memory_order_acquire);
+bool read_once(const wire::stats::Slot& slot, wire::stats::Figures& figures) {
+  const uint32_t before = load(slot.sequence);
+  std::array<uint64_t, wire::stats::kFigureWords> words;
+  for (size_t at = 0; at < words.size(); ++at) words[at] = load(slot.words[at]);
   std::memcpy(static_cast<void*>(&figures), words.data(), sizeof figures);
-  return before % 2 == 0 && slot.sequence.load(std::memory_order_relaxed) == before;
+  return before % 2 == 0 && load(slot.sequence) == before;
 }
 
 class Show : public testing::Test {
@@ -116,9 +122,9 @@ class Show : public testing::Test {
     EXPECT_EQ(gpupool_malloc(pool, bytes, 0, &block), GPUPOOL_SUCCESS);
     return block;
   }
-  static shown::Figures read(const Seen& seen, uint64_t pool) {
-    shown::Figures figures{};
-    const shown::Slot* const slot = seen.slot_of(pool);
+  static wire::stats::Figures read(const Seen& seen, uint64_t pool) {
+    wire::stats::Figures figures{};
+    const wire::stats::Slot* const slot = seen.slot_of(pool);
     EXPECT_NE(slot, nullptr);
     EXPECT_TRUE(slot != nullptr && read_once(*slot, figures));
     return figures;
@@ -149,46 +155,46 @@ TEST_F(Show, APoolThatGrowsIsShownAtOnce) {
   ASSERT_TRUE(seen.is_there());
   const uint64_t number = newest(seen);
   EXPECT_STREQ(read(seen, number).name, "weights");
-  EXPECT_EQ(read(seen, number).limit, uint64_t{1} << 30);
+  EXPECT_EQ(read(seen, number).counts.limit, uint64_t{1} << 30);
   const gpupool_ptr_t first = take(pool, 40 * kMiB);
   const gpupool_ptr_t second = take(pool, 8 * kMiB);
-  const shown::Figures figures = read(seen, number);
+  const wire::stats::Figures figures = read(seen, number);
   gpupool_stats_t stats{};
   stats.struct_size = sizeof stats;
   ASSERT_EQ(gpupool_stats(pool, &stats), GPUPOOL_SUCCESS);
-  EXPECT_EQ(figures.live, 48 * kMiB);
-  EXPECT_EQ(figures.live_blocks, 2U);
-  EXPECT_EQ(figures.live_peak, stats.all.allocated_bytes.peak);
-  EXPECT_EQ(figures.reserved, stats.all.reserved_bytes.current);
-  EXPECT_EQ(figures.cached, stats.cached_bytes);
-  EXPECT_EQ(figures.misses, stats.misses);
-  EXPECT_GT(figures.driver_calls, 0U);
-  EXPECT_EQ(figures.driver_calls, stats.driver.create.count + stats.driver.map.count +
-                                      stats.driver.set_access.count + stats.driver.address.count +
-                                      stats.driver.query.count + stats.driver.event_record.count);
+  EXPECT_EQ(figures.counts.live, 48 * kMiB);
+  EXPECT_EQ(figures.counts.live_blocks, 2U);
+  EXPECT_EQ(figures.counts.live_peak, stats.all.allocated_bytes.peak);
+  EXPECT_EQ(figures.counts.reserved, stats.all.reserved_bytes.current);
+  EXPECT_EQ(figures.counts.cached, stats.cached_bytes);
+  EXPECT_EQ(figures.counts.misses, stats.misses);
+  EXPECT_GT(figures.counts.driver_calls, 0U);
+  EXPECT_EQ(figures.counts.driver_calls, stats.driver.create.count + stats.driver.map.count +
+                                             stats.driver.set_access.count + stats.driver.address.count +
+                                             stats.driver.query.count + stats.driver.event_record.count);
   ASSERT_EQ(gpupool_set_limit(pool, uint64_t{2} << 30), GPUPOOL_SUCCESS);
-  EXPECT_EQ(read(seen, number).limit, uint64_t{2} << 30);
+  EXPECT_EQ(read(seen, number).counts.limit, uint64_t{2} << 30);
   ASSERT_EQ(gpupool_free(pool, first, 0), GPUPOOL_SUCCESS);
   ASSERT_EQ(gpupool_free(pool, second, 0), GPUPOOL_SUCCESS);
   ASSERT_EQ(gpupool_empty(pool, nullptr), GPUPOOL_SUCCESS);
-  EXPECT_EQ(read(seen, number).reserved, 0U);
-  EXPECT_EQ(read(seen, number).live, 0U);
-  EXPECT_GE(read(seen, number).live_peak, 48 * kMiB);
+  EXPECT_EQ(read(seen, number).counts.reserved, 0U);
+  EXPECT_EQ(read(seen, number).counts.live, 0U);
+  EXPECT_GE(read(seen, number).counts.live_peak, 48 * kMiB);
 }
 
 TEST_F(Show, ACachedPairWritesNothingAndOthersEvery10Milliseconds) {
   gpupool_t* const pool = make();
   gpupool_ptr_t block = take(pool, kMiB);
   const Seen seen;
-  const shown::Slot& slot = *seen.slot_of(newest(seen));
+  const wire::stats::Slot& slot = *seen.slot_of(newest(seen));
   ASSERT_EQ(gpupool_free(pool, block, 0), GPUPOOL_SUCCESS);
-  const uint32_t before = slot.sequence.load();
+  const uint32_t before = load(slot.sequence);
   const auto begun = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(30)) {
     block = take(pool, kMiB);
     ASSERT_EQ(gpupool_free(pool, block, 0), GPUPOOL_SUCCESS);
   }
-  EXPECT_EQ(slot.sequence.load(), before);
+  EXPECT_EQ(load(slot.sequence), before);
   // Each asks for the pool's lock.
   const auto again = std::chrono::steady_clock::now();
   uint32_t rounds = 0;
@@ -196,7 +202,7 @@ TEST_F(Show, ACachedPairWritesNothingAndOthersEvery10Milliseconds) {
     ASSERT_EQ(gpupool_synchronize(pool), GPUPOOL_SUCCESS);
   const auto taken = std::chrono::steady_clock::now() - again;
   const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(taken).count() / 10 + 1;
-  const uint32_t writes = (slot.sequence.load() - before) / 2;
+  const uint32_t writes = (load(slot.sequence) - before) / 2;
   EXPECT_GE(writes, 2U);
   EXPECT_LE(writes, static_cast<uint32_t>(most));
   EXPECT_GT(rounds, writes);
@@ -209,7 +215,7 @@ TEST_F(Show, TagsAreShownAsTheyAreTaken) {
   const gpupool_ptr_t block = take(pool, 512 * kMiB);
   ASSERT_EQ(gpupool_tag_pop(), GPUPOOL_SUCCESS);
   const Seen seen;
-  const shown::Figures figures = read(seen, newest(seen));
+  const wire::stats::Figures figures = read(seen, newest(seen));
   ASSERT_EQ(figures.tag_count, 1U);
   EXPECT_STREQ(figures.tags[0].name, "kv cache");
   EXPECT_EQ(figures.tags[0].bytes, 512 * kMiB);
@@ -220,22 +226,22 @@ TEST_F(Show, SlotsServeTheNextPoolAndMoreAreCounted) {
   make();
   const Seen seen;
   const size_t others = seen.pools().size();
-  const size_t used = seen.page().header.slots_used.load();
+  const size_t used = load(seen.page().header.slots_used);
   for (int round = 0; round < 200; ++round) {
     make();
     EXPECT_EQ(seen.pools().size(), others + 1);
     end_last();
   }
   EXPECT_EQ(seen.pools().size(), others);
-  EXPECT_LE(seen.page().header.slots_used.load(), std::max(used, others + 1));
-  while (seen.pools().size() < shown::kSlots) make();
-  EXPECT_EQ(seen.page().header.not_shown.load(), 0U);
+  EXPECT_LE(load(seen.page().header.slots_used), std::max(used, others + 1));
+  while (seen.pools().size() < wire::stats::kSlots) make();
+  EXPECT_EQ(load(seen.page().header.not_shown), 0U);
   gpupool_t* const unseen = make();
-  EXPECT_EQ(seen.page().header.not_shown.load(), 1U);
+  EXPECT_EQ(load(seen.page().header.not_shown), 1U);
   const gpupool_ptr_t block = take(unseen, kMiB);
   EXPECT_EQ(gpupool_free(unseen, block, 0), GPUPOOL_SUCCESS);
   end_last();
-  EXPECT_EQ(seen.page().header.not_shown.load(), 0U);
+  EXPECT_EQ(load(seen.page().header.not_shown), 0U);
 }
 
 TEST_F(Show, AChildAfterForkHasAPageOfItsOwn) {
@@ -243,7 +249,7 @@ TEST_F(Show, AChildAfterForkHasAPageOfItsOwn) {
   const gpupool_ptr_t block = take(pool, 4 * kMiB);
   const Seen seen;
   const std::vector<uint64_t> before = seen.pools();
-  const uint32_t sequence = seen.slot_of(newest(seen))->sequence.load();
+  const uint32_t sequence = load(seen.slot_of(newest(seen))->sequence);
   const int result = in_child([&] {
     if (!page_files().empty()) return 1;
     gpupool_stats_t stats{};
@@ -258,7 +264,7 @@ TEST_F(Show, AChildAfterForkHasAPageOfItsOwn) {
   });
   EXPECT_EQ(result, 0);
   EXPECT_EQ(seen.pools(), before);
-  EXPECT_EQ(seen.slot_of(newest(seen))->sequence.load(), sequence);
+  EXPECT_EQ(load(seen.slot_of(newest(seen))->sequence), sequence);
   EXPECT_EQ(seen.page().header.process, static_cast<uint64_t>(getpid()));
   EXPECT_EQ(gpupool_free(pool, block, 0), GPUPOOL_SUCCESS);
 }
@@ -316,16 +322,16 @@ TEST_F(Show, APoolWorksWhereNoDescriptorIsLeftForThePage) {
 /// Two processes and a page between them: whatever is read at one time was written at one time.
 TEST_F(Show, AReaderNeverSeesHalfOfWhatIsWritten) {
   void* const memory =
-      mmap(nullptr, sizeof(shown::Slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, sizeof(wire::stats::Slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  auto& slot = *static_cast<shown::Slot*>(memory);
+  auto& slot = *static_cast<wire::stats::Slot*>(memory);
   const pid_t writer = fork();
   if (writer == 0) {
-    shown::Figures figures{};
+    wire::stats::Figures figures{};
     for (uint64_t round = 0;; ++round) {
-      figures.pool = figures.live = figures.taken = round;
-      figures.tags[0].bytes = figures.tags[shown::kTags - 1].bytes = round;
-      shown::write(slot, shown::SlotState::pool, figures);
+      figures.pool = figures.counts.live = figures.counts.taken = round;
+      figures.tags[0].bytes = figures.tags[wire::stats::kTags - 1].bytes = round;
+      shown::write(slot, wire::stats::SlotState::pool, figures);
     }
   }
   uint64_t good = 0;
@@ -334,13 +340,13 @@ TEST_F(Show, AReaderNeverSeesHalfOfWhatIsWritten) {
   // Where all processors are busy, the writer may begin late.
   while ((good < 20000 || last <= 100) &&
          std::chrono::steady_clock::now() - begun < std::chrono::seconds(10)) {
-    shown::Figures figures{};
+    wire::stats::Figures figures{};
     if (!read_once(slot, figures)) continue;
     ++good;
-    EXPECT_EQ(figures.live, figures.pool);
-    EXPECT_EQ(figures.taken, figures.pool);
+    EXPECT_EQ(figures.counts.live, figures.pool);
+    EXPECT_EQ(figures.counts.taken, figures.pool);
     EXPECT_EQ(figures.tags[0].bytes, figures.pool);
-    EXPECT_EQ(figures.tags[shown::kTags - 1].bytes, figures.pool);
+    EXPECT_EQ(figures.tags[wire::stats::kTags - 1].bytes, figures.pool);
     EXPECT_GE(figures.pool, last);
     last = figures.pool;
   }
@@ -348,7 +354,7 @@ TEST_F(Show, AReaderNeverSeesHalfOfWhatIsWritten) {
   EXPECT_EQ(waitpid(writer, nullptr, 0), writer);
   EXPECT_GE(good, 1000U);  // they take turns on one processor
   EXPECT_GT(last, 100U);
-  munmap(memory, sizeof(shown::Slot));
+  munmap(memory, sizeof(wire::stats::Slot));
 }
 
 }  // namespace

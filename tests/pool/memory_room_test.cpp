@@ -1,54 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rooms of a pool by themselves, on the simulated device, without a pool.
+// The room of memory by itself: addresses, chunks that back them, and when memory may be created though some
+// could be moved.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <string>
 #include <vector>
 
-#include "device/sim_fixture.hpp"
 #include "pool/memory/addresses.hpp"
-#include "pool/memory/backing.hpp"
-#include "pool/memory/surplus.hpp"
-#include "pool/observe/snapshot.hpp"
-#include "pool/sleep/saved_bytes.hpp"
-#include "pool/sleep/sleep_plan.hpp"
-#include "pool/stream/captures.hpp"
+#include "pool/rooms.hpp"
 
 namespace gpupool::internal {
 namespace {
-
-/// What rooms stand on: a device of 64 MiB, and an empty space with one stream.
-class Rooms : public SimTest {
- protected:
-  void SetUp() override {
-    gpupool_sim_config_t config = {};
-    config.capacity_bytes = 64 * kMiB;
-    restart(config);
-    metered = std::make_unique<MeteredDevice>(std::move(device));
-    streams = std::make_unique<Streams>(*metered, space, true);
-    StreamState* found = nullptr;
-    ASSERT_EQ(streams->find(StreamUser::of_own(1), found), kSuccess);
-    state = found;
-  }
-  void TearDown() override {
-    streams.reset();
-    metered.reset();
-  }
-  StreamHeap& heap() { return state->heap(SizeGroup::large); }
-
-  std::unique_ptr<MeteredDevice> metered;
-  Space space;
-  std::unique_ptr<Streams> streams;
-  StreamState* state = nullptr;
-  Ledger ledger;
-  Counters counters;
-  PoolOptions options;
-  const uint64_t number = 1;
-  bool are_gone = false;
-  PoolLog log{number, ledger};
-};
-
-// ---- addresses
 
 TEST_F(Rooms, AddressesAreReservedOnceAndGivenBack) {
   Addresses addresses(*metered, are_gone);
@@ -78,35 +40,6 @@ TEST_F(Rooms, AddressesAreFewerWhereTheDriverHasNoMore) {
   EXPECT_GE(less, 4 * kMiB);
   for (Region& region : space.regions) addresses.release(region);
 }
-
-// ---- saved bytes
-
-TEST_F(Rooms, SavedBytesGetTheFirstRoomBetweenOthers) {
-  constexpr Address kBase = 64 * kMiB;
-  SavedBytes saved(*metered, space);
-  saved.reserve(2);
-  saved.add({{kBase + 32 * kMiB, 4 * kMiB, 12 * kMiB}, {kBase, 4 * kMiB, 0}});
-  EXPECT_EQ(saved.find(kBase + kMiB)->offset, 0u);
-  EXPECT_EQ(saved.find(kBase + 33 * kMiB)->offset, 12 * kMiB);
-  EXPECT_EQ(saved.find(kBase + 4 * kMiB), nullptr);
-  const auto place = [&](uint64_t size) {
-    SleepPlan plan;
-    plan.runs.push_back({kBase + 64 * kMiB, size, 0});
-    plan.backup_bytes = size;
-    saved.place(plan);
-    EXPECT_EQ(saved.end_with(plan), std::max(16 * kMiB, plan.runs.front().offset + size));
-    return plan.runs.front().offset;
-  };
-  EXPECT_EQ(place(8 * kMiB), 4 * kMiB);
-  EXPECT_EQ(place(8 * kMiB + kUnit), 16 * kMiB);
-  saved.forget(kBase, kBase + 4 * kMiB);
-  EXPECT_EQ(saved.find(kBase), nullptr);
-  EXPECT_EQ(place(8 * kMiB + kUnit), 0u);
-  saved.forget();
-  EXPECT_TRUE(saved.runs().empty()) << "no block of the space has these addresses";
-}
-
-// ---- backing
 
 class BackingRoom : public Rooms {
  protected:
@@ -244,8 +177,6 @@ TEST_F(BackingRoom, TakesFromItsHandWhatFits) {
   backing->unclaim({pieces[1]});
 }
 
-// ---- surplus
-
 class SurplusRoom : public Rooms {
  protected:
   void SetUp() override {
@@ -354,77 +285,6 @@ TEST_F(SurplusRoom, KeepsStreamsApartOnlyWhileThatTakesLittle) {
   surplus->moved(kGiB, 0, 2 * policy::kBurstBetweenNs);
   EXPECT_TRUE(surplus->keeps_apart(2 * kAtOnce, now)) << "moves cost more";
   EXPECT_FALSE(surplus->keeps_apart(2 * kAtOnce + 1, now));
-}
-
-// ---- captures
-
-TEST_F(Rooms, APoolWithoutTheFlagHoldsAllOnceItGrewInACapture) {
-  Streams unaware(*metered, space, false);
-  Captures captures(options, *metered, unaware);
-  StreamState* other = nullptr;
-  ASSERT_EQ(unaware.find(StreamUser::of_own(2), other), kSuccess);
-  EXPECT_FALSE(captures.note(*other, StreamUser::of_own(2)));
-  EXPECT_FALSE(captures.hold_all());
-  ASSERT_EQ(sim_capture(kOrdinal, 2, true), kSuccess) << last_error().message;
-  EXPECT_TRUE(captures.note(*other, StreamUser::of_own(2)));
-  EXPECT_TRUE(captures.hold_all());
-  EXPECT_TRUE(captures.keep_mappings(*state));
-  uint64_t capture = 0;
-  ASSERT_EQ(metered->capture_id(StreamUser::of_own(2), capture), kSuccess);
-  EXPECT_EQ(captures.release(capture), GPUPOOL_ERROR_INVALID_ARGUMENT) << "it is under way";
-  ASSERT_EQ(sim_capture(kOrdinal, 2, false), kSuccess);
-  EXPECT_EQ(captures.release(capture), kSuccess) << last_error().message;
-  EXPECT_FALSE(captures.hold_all());
-}
-
-TEST_F(Rooms, ACaptureAwarePoolAndAChildSeeNoneOfIt) {
-  Captures aware(options, *metered, *streams);
-  options.is_child = true;
-  EXPECT_TRUE(aware.keep_mappings(*state)) << "a child's memory is a graph's";
-  ASSERT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
-  EXPECT_TRUE(aware.note(*state, StreamUser::of_own(1)));
-  EXPECT_FALSE(aware.hold_all());
-  ASSERT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
-}
-
-// ---- snapshots
-
-TEST_F(Rooms, ASnapshotTakesBoundedSteps) {
-  space.store.reserve(10'000);
-  Snapshot snapshot(space, *streams, kOrdinal);
-  size_t steps = 1;
-  while (snapshot.step()) ++steps;
-  EXPECT_GE(steps, 32u);
-  EXPECT_TRUE(snapshot.blocks().empty()) << "spare records";
-  EXPECT_TRUE(snapshot.segments().empty());
-}
-
-TEST(SeenEntries, KeepWhatWasSeenLastAndWhatWasNeverInDoubt) {
-  SeenEntries<gpupool_block_t> seen;
-  const auto add = [&](uint64_t address, uint64_t size, uint64_t mark) {
-    gpupool_block_t block{};
-    block.address = address;
-    block.allocated_bytes = size;
-    block.requested_bytes = mark;
-    seen.add(block);
-  };
-  const auto marks = [&] {
-    std::vector<uint64_t> list;
-    for (const auto& block : seen.by_address(&gpupool_block_t::allocated_bytes))
-      list.push_back(block.requested_bytes);
-    return list;
-  };
-  add(5000, 1000, 1);  // there all the time
-  add(1000, 4000, 2);  // split later
-  EXPECT_EQ(marks(), (std::vector<uint64_t>{2, 1}));
-  add(1000, 500, 3);
-  add(2000, 500, 4);
-  EXPECT_EQ(marks(), (std::vector<uint64_t>{3, 4, 1}));
-  add(512, 4488, 5);  // and merged again
-  EXPECT_EQ(marks(), (std::vector<uint64_t>{5, 1}));
-  add(0, 8000, 6);
-  add(0, 8000, 7);
-  EXPECT_EQ(marks().size(), 4u) << "two without an address";
 }
 
 }  // namespace
