@@ -12,18 +12,19 @@ namespace gpupool::internal::policy {
 /// In the mean of the recorded traces, a quarter of it saves 1.0 per cent of the live peak for 2.3 ms of
 /// driver time a pass; four times as much saves 2.2 ms and costs 0.3 per cent, of lm_train_checkpoint 1.7.
 inline constexpr uint64_t kMaxChunk = 16 * kMiB;
-/// A chunk is this part of what its heap holds, or a finer part where room counts. With 32, the recorded
-/// traces take 2 to 3 ms more of the driver's time in their first pass, and no less memory.
-inline constexpr uint64_t kHeapParts = 20;
+/// A chunk is this part of what its heap holds, or a finer part where room counts.
+inline constexpr uint64_t kHeapParts = 32;
 inline constexpr uint64_t kFineHeapParts = 1024;
 /// Inside a huge block, which frees all its chunks at once, chunks are this part of it.
 inline constexpr uint64_t kBlockParts = 16;
 inline constexpr uint64_t kFineBlockParts = 64;
 /// While at most this part of the limit is used, room does not count, and chunks may be larger: any chunk
-/// this part of what the pool holds. A quarter of that saves no memory at the pace of the recorded programs,
-/// and costs a sixth to a half more of the driver's time in a first pass.
+/// this part of what the pool holds. A third of that (512) saves no more than 0.4 per cent of memory at the
+/// pace of the recorded programs, and costs a fifth more of the driver's time in a first pass.
 inline constexpr uint64_t kLargeLimitParts = 4;
-inline constexpr uint64_t kLargeSharedParts = 128;
+inline constexpr uint64_t kLargeSharedParts = 160;
+/// The same in a group: what live blocks keep of a chunk, no neighbour gets (tests/share/moves_test.cpp).
+inline constexpr uint64_t kLargeGroupSharedParts = 512;
 /// Then coarse ones inside a block may be the first of these parts of it, up to the second of these parts of
 /// it or, with several streams, of the pool.
 inline constexpr uint64_t kLargeBlockParts = 2;
@@ -38,7 +39,7 @@ inline constexpr uint64_t kLargestChunk = 128 * kMiB;
 inline constexpr uint64_t kLargeGroupParts = 1024;
 inline constexpr uint64_t kLargeGroupBlockParts = 8;
 /// Blocks up to this get a coarse chunk of their own size.
-inline constexpr uint64_t kWholeBlock = 8 * kMiB;
+inline constexpr uint64_t kWholeBlock = 4 * kMiB;
 /// Chunks are fine while driver calls have taken less than this part of the time so far, clamped to these
 /// nanoseconds per malloc. The upper clamp matters because fine chunks stay expensive: those that the idle
 /// seconds of a program's start would buy cost 4 per cent of each training step (docs/inside/growth.md).

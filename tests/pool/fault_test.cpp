@@ -310,10 +310,10 @@ TEST_P(Faults, OfAnyCallAtAnyTimeAreSurvived) {
       }
       // The checks in between ask the driver as well; what fails there is nobody's failure. And a stream that
       // gave no answer is asked less often afterwards, and leaves fewer events. An event may only tell how
-      // far a stream is behind.
+      // far a stream is behind, or stand behind a free that nobody needs before the next one.
       const bool is_query = call.stat == &gpupool_driver_stats_t::query;
       const bool is_event = call.stat == &gpupool_driver_stats_t::event_record;
-      EXPECT_GE(10 * fired, (is_query ? 5 : is_event ? 6 : 10) * count) << call.name;
+      EXPECT_GE(10 * fired, (is_query || is_event ? 5 : 10) * count) << call.name;
     }
   }
 }

@@ -34,6 +34,8 @@ VALUES = {
     "name": b"name",
     "handle": b"handle",
     "keep": 1,
+    "what": 0,
+    "change": 1,
 }
 
 

@@ -58,7 +58,8 @@ void Growth::choose_rung() {
   }
   const uint64_t taken = std::max(used, limit - std::min(limit, budget.room()));  // by neighbours, too
   if (taken > limit / policy::kLargeLimitParts) return;
-  sizer_.max_chunk = std::clamp(used / policy::kLargeSharedParts, policy::kMaxChunk, policy::kLargestChunk);
+  const uint64_t parts = shares ? policy::kLargeGroupSharedParts : policy::kLargeSharedParts;
+  sizer_.max_chunk = std::clamp(used / parts, policy::kMaxChunk, policy::kLargestChunk);
   // Streams lend each other what they hold. Alone, a stream's chunks are large only for its largest blocks.
   const uint64_t whole = std::max(bytes_, pool_.streams.count() > 1 ? used : 0);
   sizer_.max_inside =

@@ -115,7 +115,8 @@ void Surplus::moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noe
   const double part = total == 0 ? 0 : static_cast<double>(between) / static_cast<double>(total);
   const auto between_ns = static_cast<uint64_t>(static_cast<double>(nanoseconds) * part);
   if (between != 0) governor_.moved_between(between_ns, ledger_.used(), now);
-  if (nanoseconds != between_ns) governor_.moved_within(within, nanoseconds - between_ns, ledger_.used(), now);
+  if (nanoseconds != between_ns)
+    governor_.moved_within(within, nanoseconds - between_ns, ledger_.used(), now);
 }
 
 bool Surplus::is_due() noexcept {
