@@ -139,13 +139,15 @@ Status Pool::free(Address address, Stream stream) {
   Lock lock = state_.look();
   idle_.note_cached();
   const Streams::Pace pace = state_.streams.pace_of(user);
-  if (pace.gives && !reclaimer_.keeps_caches(group, 0)) {
+  const bool keeps = reclaimer_.keeps_caches(group, 0);
+  if (pace.gives && !keeps) {
     reclaimer_.drain_lane(lock, cache, user.stream());
     state_.streams.leave_event_now(user);
   }
   if (Lane* now = cache.lanes.find(user.stream())) {
     const std::lock_guard cache_lock(cache.lock);
-    now->count_down(pace.longest);
+    // What gives nothing looks seldom: threads would only wait for each other at the lock.
+    now->count_down(keeps ? std::max(pace.longest, policy::kSeldomEventBytes) : pace.longest);
   }
   return kSuccess;
 }

@@ -50,6 +50,14 @@ TEST(Kept, WhatFailsStill) {
   }
 }
 
+/// Each of many threads on a stream of its own: what they take in common, they wait for on many processors.
+TEST(Kept, ThreadsThatOnlyHitTakeNoLock) {
+  if (!counts_locks()) GTEST_SKIP() << "locks are not counted";
+  const Figures figures = measure(from_line("threads=16 streams=16 own=1 low=65536 high=65536 steps=1000"));
+  EXPECT_EQ(figures.values[kMisses], 0);
+  EXPECT_LE(figures.values[kLocks], 0.001);
+}
+
 TEST(Drawn, BreakNoMoreLaws) {
   std::array<int, kLawCount> broken{};
   Random random(kSeed);
