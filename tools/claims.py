@@ -145,7 +145,8 @@ def pair(peer: str, case: str, size: int, threads: int) -> float:
 
 def pairs_of_one_thread(peer: str) -> str:
     nanoseconds = [pair(peer, "pair", size, 1) for size in SIZES]
-    return f"{min(nanoseconds):.0f} to {max(nanoseconds):.0f}"
+    least, most = f"{min(nanoseconds):.0f}", f"{max(nanoseconds):.0f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def caption(_: Replay) -> str:
