@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics, snapshots and the history of events.
 #include <algorithm>
+#include <memory>
 #include <random>
 
 #include "pytorch.hpp"
@@ -155,23 +156,24 @@ TEST_F(PyTorch, TheHistoryTellsOfMemoryThatComesAndGoes) {
 }
 
 TEST_F(PyTorch, TheHistoryTellsOfSegmentsOfPools) {
-  std::vector<TraceEntry> told;
-  torch->attachAllocatorTraceTracker([&](const TraceEntry& each) { told.push_back(each); });
+  // A tracker stays as long as the process.
+  const auto told = std::make_shared<std::vector<TraceEntry>>();
+  torch->attachAllocatorTraceTracker([told](const TraceEntry& each) { told->push_back(each); });
   const Id id{0, 2};
   torch->createOrIncrefPool(0, id);
   begin(id);
   void* block = torch->raw_alloc(30 * kMiB);
   torch->endAllocateToPool(0, id);
   torch->releasePool(0, id);
-  ASSERT_GE(told.size(), 2u);
-  EXPECT_EQ(told.at(0).action_, TraceEntry::SEGMENT_ALLOC);
-  EXPECT_EQ(told.at(0).mempool_, id);
-  EXPECT_EQ(told.at(0).size_, 30 * kMiB);
-  EXPECT_EQ(told.at(1).action_, TraceEntry::ALLOC);
-  EXPECT_EQ(told.at(1).mempool_, id);
+  ASSERT_GE(told->size(), 2u);
+  EXPECT_EQ(told->at(0).action_, TraceEntry::SEGMENT_ALLOC);
+  EXPECT_EQ(told->at(0).mempool_, id);
+  EXPECT_EQ(told->at(0).size_, 30 * kMiB);
+  EXPECT_EQ(told->at(1).action_, TraceEntry::ALLOC);
+  EXPECT_EQ(told->at(1).mempool_, id);
   torch->raw_delete(block);
   torch->releasePool(0, id);
-  EXPECT_EQ(told.back().action_, TraceEntry::SEGMENT_FREE);
+  EXPECT_EQ(told->back().action_, TraceEntry::SEGMENT_FREE);
 }
 
 TEST_F(PyTorch, EventsSayWhatTheProgramSaysOfThem) {
