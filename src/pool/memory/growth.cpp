@@ -107,21 +107,25 @@ Status Growth::run() {
     if (!is_shortage(status)) break;
     if (busy && capturing_) break;
     busy_ = busy;
-    // The place may be lost to a mapping that could not be undone.
-    if (request_.at == 0 ? (count = heap_.find_windows(bytes_, request_.alignment, windows)) == 0
-                         : !heap_.find_window(request_.at, bytes_, windows[0]))
-      break;
+    count = find_windows(windows);
+    if (count == 0) break;  // the place was lost to a mapping that could not be undone
     status = back_window(windows[count - 1]);
   }
   return status;
 }
 
-/// At least one; where the request says where, only that.
+/// At least one, or a status.
 Status Growth::find_places(Windows& windows, size_t& count) {
   if (request_.at == 0) return addresses_.find_places(heap_, bytes_, request_.alignment, windows, count);
-  count = 1;
-  if (heap_.find_window(request_.at, bytes_, windows[0])) return kSuccess;
+  count = find_windows(windows);
+  if (count != 0) return kSuccess;
   return fail(GPUPOOL_ERROR_UNAVAILABLE, "the addresses at 0x%" PRIx64 " are in use", request_.at);
+}
+
+/// Where the request says where, only that place.
+size_t Growth::find_windows(Windows& windows) const {
+  if (request_.at == 0) return heap_.find_windows(bytes_, request_.alignment, windows);
+  return heap_.find_window(request_.at, bytes_, windows[0]) ? 1 : 0;
 }
 
 const Window& Growth::cheapest(const Windows& windows, size_t count) const {

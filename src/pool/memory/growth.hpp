@@ -28,6 +28,7 @@ class Growth : NoCopy {
 
  private:
   Status find_places(Windows& windows, size_t& count);
+  size_t find_windows(Windows& windows) const;
   void choose_source(const Window& window);
   uint64_t missing(const Window& window) const;
   void choose_rung();
