@@ -139,7 +139,7 @@ Status Pool::free(Address address, Stream stream) {
   Lock lock = state_.look();
   idle_.note_cached();
   const Streams::Pace pace = state_.streams.pace_of(user);
-  const bool keeps = reclaimer_.keeps_caches(group, 0);
+  const bool keeps = pace.gives && reclaimer_.keeps_caches(group, 0);
   if (pace.gives && !keeps) {
     reclaimer_.drain_lane(lock, cache, user.stream());
     state_.streams.leave_event_now(user);
@@ -192,7 +192,8 @@ bool Pool::free_watched(Address address, Stream stream) {
 
 // ---- everything else, under the pool's lock
 
-Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                         const Address* behind) {
   const StreamUser user(stream);
   Status status = kSuccess;
   idle_.begin_anew();
@@ -200,7 +201,7 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
     status = debugger_->malloc(size, alignment, user, address);
   } else {
     WatchedCall seen;
-    status = slow_malloc_.malloc(size, alignment, user, address, seen);
+    status = slow_malloc_.malloc(size, alignment, user, address, seen, behind);
     watcher_.tell_malloc(seen);
   }
   look_for_idle_pools(state_.device.raw());
@@ -214,12 +215,9 @@ Status Pool::malloc_behind(uint64_t size, Address behind, Stream stream, Address
                 "in a pool with debug modes, no block lies directly behind another");
   const bool is_first = ThreadSlots::find(state_.id) == nullptr;
   if (is_first) open_cache();
-  idle_.begin_anew();
-  WatchedCall seen;
-  const Status status = slow_malloc_.malloc(size, kUnit, StreamUser(stream), address, seen, &behind);
-  watcher_.tell_malloc(seen);
+  const Status status = malloc_slow(size, kUnit, stream, address, &behind);
   if (is_first && ThreadSlots::is_ending()) ThreadSlots::forget(state_.id);
-  return is_shortage(status) ? explain_shortage(status, size) : status;
+  return status;
 }
 
 /// Adds to the thread's error where the memory is, and who holds most of it, and tells a recording.

@@ -204,7 +204,8 @@ class Pool {
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
-  Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
+  Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                     const Address* behind = nullptr);
   Status raise_peak(ThreadCache& cache, Range& block, Address& address);
   Status malloc_probing(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_cached(ThreadCache& cache, Range& block, uint64_t size, Address& address);
