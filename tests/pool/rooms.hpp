@@ -10,13 +10,21 @@
 
 namespace gpupool::internal {
 
-/// What rooms stand on: a device of 64 MiB, and an empty space with one stream.
-class Rooms : public SimTest {
+/// A device of 64 MiB.
+class SmallSimTest : public SimTest {
  protected:
   void SetUp() override {
     gpupool_sim_config_t config = {};
     config.capacity_bytes = 64 * kMiB;
     restart(config);
+  }
+};
+
+/// What rooms stand on: such a device, and an empty space with one stream.
+class Rooms : public SmallSimTest {
+ protected:
+  void SetUp() override {
+    SmallSimTest::SetUp();
     metered = std::make_unique<MeteredDevice>(std::move(device));
     streams = std::make_unique<Streams>(*metered, space, true);
     StreamState* found = nullptr;
@@ -42,12 +50,10 @@ class Rooms : public SimTest {
 };
 
 /// The state that all rooms of a pool work on, with one stream.
-class RoomsOfState : public SimTest {
+class RoomsOfState : public SmallSimTest {
  protected:
   void SetUp() override {
-    gpupool_sim_config_t config = {};
-    config.capacity_bytes = 64 * kMiB;
-    restart(config);
+    SmallSimTest::SetUp();
     make({});
   }
   void make(const PoolOptions& options) {
