@@ -81,8 +81,7 @@ class PoolsTest : public ShareTest {
     EXPECT_EQ(SimShared::open(0, device), kSuccess);
     return device->used();
   }
-  /// The sum over processes is not of one moment, and has what is about to be refused: one that is too high
-  /// says nothing, ten in a row do.
+  /// The sum over processes is not of one moment: one that is too high says nothing, ten in a row do.
   static bool is_within_capacity() {
     for (int i = 0; i < 10; ++i) {
       if (held_on_device() <= kCapacity) return true;

@@ -4,9 +4,9 @@
 //
 // A file in /dev/shm records how much each process holds; a lock on a byte of the file shows that the process
 // is alive. What a process holds becomes free when it ends, for whatever reason. No process waits for
-// another: each first adds what it wants, then sums up, and takes its addition back if the sum is too high.
-// So two simultaneous requests may both be refused although there was room for one, but the total never
-// exceeds the capacity.
+// another: each first announces what it wants, then sums up what all hold and want, and takes its
+// announcement back if the sum is too high. So two simultaneous requests may both be refused although there
+// was room for one, but the total that is held never exceeds the capacity.
 #pragma once
 
 #include <atomic>
@@ -30,18 +30,21 @@ class SimShared : NoCopy {
   /// False, and nothing charged, if all processes together would hold more than `capacity`.
   bool charge(uint64_t bytes, uint64_t capacity) noexcept;
   void refund(uint64_t bytes) noexcept;
-  /// What all living processes hold.
+  /// What all living processes hold. Not of one moment: memory that moves meanwhile may count twice.
   uint64_t used() const noexcept;
 
   /// In a child after fork, whose parent owned this device.
-  void forget() noexcept { charged_ = nullptr; }
+  void forget() noexcept { table_ = nullptr; }
 
  private:
-  SimShared(std::string path, std::atomic<uint64_t>* charged, uint32_t slot)
-      : path_(std::move(path)), charged_(charged), slot_(slot) {}
+  struct Table;
+
+  SimShared(std::string path, Table* table, uint32_t slot)
+      : path_(std::move(path)), table_(table), slot_(slot) {}
+  uint64_t sum(bool counts_wanted) const noexcept;
 
   std::string path_;
-  std::atomic<uint64_t>* charged_;  // bytes by slot, in the mapped file
+  Table* table_;  // in the mapped file
   uint32_t slot_;
 };
 
