@@ -23,7 +23,14 @@ LIVE_SECONDS = {
     "zero_gather": 0.74,
 }
 YARDSTICKS = {"mutex": "lock and unlock of a mutex", "ring": "the handing over of free_elsewhere, alone"}
-QUANTILES = {"p50_ns": "50 %", "p99_ns": "99 %", "p9999_ns": "99.99 %", "most_ns": "all"}
+QUANTILES = {
+    "p50_ns": "50 %",
+    "p99_ns": "99 %",
+    "p9999_ns": "99.99 %",
+    "nothing_p9999_ns": "99.99 %, of waits as long as the mean",
+    "most_ns": "all",
+    "nothing_most_ns": "all, of such waits",
+}
 
 
 class Results:
@@ -102,7 +109,7 @@ def latency_table(results):
     for live in dict.fromkeys(live for _, live in results.latency):
         for quantile, name in QUANTILES.items():
             lines = [results.latency.get((peer, live)) for peer in results.peers]
-            known = [line[quantile] if line and line["mallocs"] else None for line in lines]
+            known = [line.get(quantile) if line and line["mallocs"] else None for line in lines]
             is_floor = any(line and line.get("floor") for line in lines)
             rows.append([f"{'floor: ' if is_floor else ''}{live:,}", name, *map(number, known)])
     return table(["live blocks", "at most, for", *results.peers], rows)

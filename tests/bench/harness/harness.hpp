@@ -191,6 +191,8 @@ void run_latency(const Options& options) {
     line.number("mallocs", histogram.count()).number("slices_thrown_away", thrown_away);
     line.number("p50_ns", histogram.quantile(0.5)).number("p99_ns", histogram.quantile(0.99));
     line.number("p9999_ns", histogram.quantile(0.9999)).number("most_ns", histogram.most());
+    const Histogram nothing = time_nothing(histogram.mean(), histogram.count());
+    line.number("nothing_p9999_ns", nothing.quantile(0.9999)).number("nothing_most_ns", nothing.most());
     line.raw("histogram", histogram.to_json()).print();
   }
 }

@@ -24,6 +24,7 @@ class Histogram {
   void add(uint64_t nanoseconds) {
     ++buckets_[index_of(nanoseconds)];
     ++count_;
+    sum_ += nanoseconds;
     most_ = std::max(most_, nanoseconds);
     if (nanoseconds >= kSlow) slow_ += nanoseconds;
   }
@@ -41,6 +42,7 @@ class Histogram {
 
   uint64_t count() const { return count_; }
   uint64_t most() const { return most_; }
+  uint64_t mean() const { return sum_ / std::max<uint64_t>(count_, 1); }
   /// The sum of all calls that took so long that a driver must have been asked.
   uint64_t slow_nanoseconds() const { return slow_; }
 
@@ -71,8 +73,23 @@ class Histogram {
 
   std::array<uint64_t, 16 + 60 * 8> buckets_{};
   uint64_t count_ = 0;
+  uint64_t sum_ = 0;
   uint64_t most_ = 0;
   uint64_t slow_ = 0;
 };
+
+/// The yardstick for single calls: as many waits of `nanoseconds`, in which nothing is done. What they exceed
+/// that by is the machine's: its clock's ticks, and what else runs there.
+inline Histogram time_nothing(uint64_t nanoseconds, uint64_t count) {
+  Histogram histogram;
+  for (uint64_t i = 0; i < count; ++i) {
+    const Clock::time_point start = Clock::now();
+    uint64_t taken = 0;
+    while ((taken = nanoseconds_since(start)) < nanoseconds) {
+    }
+    histogram.add(taken);
+  }
+  return histogram;
+}
 
 }  // namespace gpupool_bench
