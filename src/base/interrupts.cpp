@@ -116,9 +116,8 @@ bool Patience::is_due() const noexcept {
 bool Patience::is_over() noexcept {
   if (!is_due()) return false;
   if (has_given_up()) return true;
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   const bool is_over = ask_all(wait_);
-  last_error() = before;
   next_ = Clock::now() + kSlice;
   if (!is_over) return false;
   call.has_given_up = true;

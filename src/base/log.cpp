@@ -81,11 +81,10 @@ void send(int level, const char* line) noexcept {
     form().write(line);
     return;
   }
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   own_lines.is_sending = true;
   to.fn(to.user, level, line);
   own_lines.is_sending = false;
-  last_error() = before;
 }
 
 void keep(int level, const char* line) noexcept {

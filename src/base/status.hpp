@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/no_copy.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::internal {
@@ -32,6 +33,16 @@ struct ErrorRecord {
 };
 
 ErrorRecord& last_error() noexcept;
+
+/// The thread's last failure stays what it was when this began: what fails meanwhile concerns no caller.
+class KeepError : NoCopy {
+ public:
+  KeepError() noexcept : kept_(last_error()) {}
+  ~KeepError() { last_error() = kept_; }
+
+ private:
+  const ErrorRecord kept_;
+};
 
 /// A message is one line that a terminal shows whole: at most so many characters, not counting those of
 /// others that it quotes (paths, and what is between double quotes).

@@ -63,6 +63,17 @@ TEST(Message, GoesOnInLinesWhereOneCannotHoldAll) {
   EXPECT_EQ(std::strlen(last_error().message), sizeof last_error().message - 1);
 }
 
+TEST(Message, AKeptOneOutlivesWhatFailsMeanwhile) {
+  (void)fail(GPUPOOL_ERROR_OVER_LIMIT, "the first");
+  {
+    const KeepError keep_error;
+    (void)fail_driver(GPUPOOL_ERROR_DRIVER, 2, "the second");
+  }
+  EXPECT_EQ(last_error().status, GPUPOOL_ERROR_OVER_LIMIT);
+  EXPECT_EQ(last_error().driver_code, 0);
+  EXPECT_STREQ(last_error().message, "the first");
+}
+
 TEST(Message, IsNotMadeLongerThanATerminal) {
   EXPECT_EQ(own_length("a \"quoted \" word, /a/path here"), 15u);
   (void)fail(GPUPOOL_ERROR_INTERNAL, "%s \"%s\"", std::string(150, 'x').c_str(),

@@ -46,9 +46,8 @@ cuda::CUcontext OtherContexts::find(uint64_t number) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(number);
   if (found == known_.end()) return nullptr;
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   const bool there = is_there(found->second, number);
-  last_error() = before;
   if (there) return found->second.handle;
   known_.erase(found);
   return nullptr;

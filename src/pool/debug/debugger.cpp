@@ -272,9 +272,9 @@ void Debugger::guard(const StreamUser& user, const WatchedCall& seen, uint64_t a
   uint64_t start = 0;
   {
     const PoolLock lock = pool_.enter();
-    start = pool_.device.raw().now_ns();
+    start = pool_.device.now_ns();
     if (!may_guard()) {
-      guard_ns_ += pool_.device.raw().now_ns() - start;  // earlier guards are unmapped there
+      guard_ns_ += pool_.device.now_ns() - start;  // earlier guards are unmapped there
       return;
     }
   }
@@ -289,7 +289,7 @@ void Debugger::guard(const StreamUser& user, const WatchedCall& seen, uint64_t a
   const StackId stack = status == kSuccess ? take_stack(kinds_to_take(kAllStacks)) : 0;
   {
     const PoolLock lock = pool_.enter();
-    guard_ns_ += pool_.device.raw().now_ns() - start;
+    guard_ns_ += pool_.device.now_ns() - start;
     if (status != kSuccess) return;
     begin_life(fenced, seen.requested, stack);
     Range* block = pool_.space.map.find(fenced);

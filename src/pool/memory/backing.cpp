@@ -87,7 +87,7 @@ Status Backing::map(const Gap& gap, const std::vector<Piece>& pieces, Region* re
   if (status == kSuccess) status = device_.set_access(gap.address, address - gap.address);
   if (status == kSuccess) device_.annotate(gap.address, address - gap.address, Accessibility::closed);
   if (status == kSuccess || address == gap.address) return status;
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   if (device_.unmap(Retention::of_unused(), gap.address, address - gap.address) != kSuccess) {
     // Until the driver takes the mappings back, these addresses cannot be used, nor the chunks released.
     Address at = gap.address;
@@ -98,7 +98,6 @@ Status Backing::map(const Gap& gap, const std::vector<Piece>& pieces, Region* re
       at += piece.chunk->size;
     }
   }
-  last_error() = cause;
   return status;
 }
 

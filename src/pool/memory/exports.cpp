@@ -187,10 +187,9 @@ Status Imports::map(Imported& imported) {
     imported.taking->close_descriptors();
     return kSuccess;
   }
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   if (imported.mapped != 0) (void)device.unmap(Retention::of_unused(), imported.base, imported.mapped);
   (void)device.release_addresses(imported.base, whole);
-  last_error() = cause;
   return status;
 }
 
@@ -203,9 +202,8 @@ Status Imports::map_part(const share::HandoffPart& part, Imported& imported) {
     return status;
   }
   const Status status = device.map(imported.base + imported.mapped, part.size, chunk);
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   (void)device.release_chunk(Retention::of_unused(), chunk);
-  last_error() = cause;
   if (status == kSuccess) imported.mapped += part.size;
   return status;
 }

@@ -79,7 +79,7 @@ bool Growth::calls_were_cheap() const {
 /// the block is worth it.
 void Growth::choose_source(const Window& window) {
   if (!pool_.surplus.has_room(missing(window))) return;
-  const uint64_t now = pool_.device.raw().now_ns();
+  const uint64_t now = pool_.device.now_ns();
   creates_ = pool_.surplus.prefers_creating(bytes_, now);
   apart_ = pool_.surplus.keeps_apart(bytes_, now);
 }

@@ -51,7 +51,7 @@ Window run_around(const Chunk& start, uint64_t size, size_t& steps, MayTake may_
 
 bool RunStealer::steal(const Request& request, uint64_t most, bool all) {
   if (pool_.space.free_chunks.bytes() == 0) return false;
-  const uint64_t now = pool_.device.raw().now_ns();
+  const uint64_t now = pool_.device.now_ns();
   const bool apart =
       !all && pool_.surplus.keeps_apart(request.bytes, now) && pool_.surplus.has_room(request.bytes);
   pool_.surplus.note_use(request.heap(), request.bytes);

@@ -17,7 +17,7 @@ void Surplus::note_use(StreamHeap& heap, uint64_t bytes) noexcept {
 
 /// Begins a new window of time if the last one is over.
 void Surplus::begin_window() noexcept {
-  const uint64_t now = device_.raw().now_ns();
+  const uint64_t now = device_.now_ns();
   if (now - window_ < policy::kApartNs) return;
   window_ = now;
   // Where nothing was noted, nothing has changed.
@@ -54,7 +54,7 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
 bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& caches) noexcept {
   CacheRest& rest = rest_of(group);
   if (!rest.has_begun()) return false;
-  const uint64_t now = device_.raw().now_ns();
+  const uint64_t now = device_.now_ns();
   if (!rest.keeps_apart(now) || options_.slack < 0 || options_.idle_ns != 0 || ledger_.budget().is_common())
     return false;
   const uint64_t would_hold = ledger_.used() + bytes;
@@ -68,11 +68,11 @@ bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& 
 }
 
 void Surplus::drained(SizeGroup group, size_t blocks) noexcept {
-  if (blocks != 0) rest_of(group).drained(blocks, device_.raw().now_ns());
+  if (blocks != 0) rest_of(group).drained(blocks, device_.now_ns());
 }
 
 void Surplus::ran_short() noexcept {
-  for (CacheRest& each : rests_) each.fail(device_.raw().now_ns());
+  for (CacheRest& each : rests_) each.fail(device_.now_ns());
 }
 
 bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {
@@ -111,7 +111,7 @@ bool Surplus::has_room(uint64_t bytes) const {
 
 void Surplus::moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept {
   const uint64_t total = between + within;
-  const uint64_t now = device_.raw().now_ns();
+  const uint64_t now = device_.now_ns();
   const double part = total == 0 ? 0 : static_cast<double>(between) / static_cast<double>(total);
   const auto between_ns = static_cast<uint64_t>(static_cast<double>(nanoseconds) * part);
   if (between != 0) governor_.moved_between(between_ns, ledger_.used(), now);

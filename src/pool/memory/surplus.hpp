@@ -29,7 +29,7 @@ class Surplus {
         space_(space),
         streams_(streams),
         counters_(counters),
-        window_(device.raw().now_ns()) {}
+        window_(device.now_ns()) {}
 
   // What the pool is about to do. Times are in nanoseconds of the device's clock.
 

@@ -37,10 +37,9 @@ Status enable_peer(Pool& pool, int32_t peer) {
     pool.state().log.say("device %d may access its memory", peer);
     return kSuccess;
   }
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   pool.device().remove_peer(peer);
   (void)set_access_in_family(pool, pools);
-  last_error() = cause;
   return status;
 }
 

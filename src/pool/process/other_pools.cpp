@@ -55,14 +55,13 @@ void OtherPools::empty(PoolLock& lock, PoolState& pool) {
 }
 
 bool OtherPools::put_to_sleep(PoolLock& lock, PoolState& pool, uint64_t bytes, Status shortage) {
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   const Budget& budget = pool.ledger.budget();
   const bool is_limit = shortage == GPUPOOL_ERROR_OVER_LIMIT;
   // What looks like enough may be in pieces, or another's by now.
   const uint64_t missing = std::max(bytes - std::min(bytes, room_after(pool, shortage)), kGranule);
   bool some_sleep = false;
   const uint64_t given = pool.leave_for(lock, [&] {
-    const Defer keep_error([&] { last_error() = cause; });
     std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
     std::erase_if(pools, [&](const auto& other) {
       return !is_on_device(pool, *other) || (is_limit && !other->shares_limit(budget));

@@ -62,11 +62,10 @@ Status take_turn() noexcept {
 }
 
 void turn_recording() noexcept {
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   // The log's receiver may call the library, so it is told once the change is over.
   if (take_turn() != kSuccess)
     log_line(GPUPOOL_LOG_ERROR, "the recording has ended: %s", last_error().message);
-  last_error() = before;
 }
 
 }  // namespace

@@ -76,9 +76,8 @@ void Registry::end_if_empty(gpupool_t& handle) {
 
 void Registry::end_those_left() {
   if (!some_left_.exchange(false, std::memory_order_relaxed)) return;
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   for (gpupool_t* left = next_left(0); left != nullptr; left = next_left(left->id)) end_if_empty(*left);
-  last_error() = before;
 }
 
 /// The first destroyed pool behind a number that is not gone; null: there is none.

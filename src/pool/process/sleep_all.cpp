@@ -20,10 +20,9 @@ Status for_all(const std::vector<std::shared_ptr<Pool>>& pools, Do action, Undo 
   for (size_t i = 0; i < pools.size(); ++i) {
     const Status status = action(pools[i]->sleeper());
     if (status == kSuccess) continue;
-    const ErrorRecord cause = last_error();
+    const KeepError keep_error;
     const interrupts::Off off;
     while (i-- > 0) undo(pools[i]->sleeper());
-    last_error() = cause;
     return status;
   }
   return kSuccess;

@@ -39,7 +39,7 @@ Status Capacity::trim_by(uint64_t bytes, uint64_t& released, const char* why) {
 }
 
 uint64_t Capacity::release_unasked(uint64_t most, const char* why) {
-  const ErrorRecord last = last_error();
+  const KeepError keep_error;
   PoolLock lock = pool_.enter();
   const Ledger::Totals before = pool_.ledger.totals();
   reclaimer_.drain_all(lock);
@@ -48,7 +48,6 @@ uint64_t Capacity::release_unasked(uint64_t most, const char* why) {
   bool blocked = false;
   (void)source_.release(lock, used - std::min(used, most), false, blocked);
   pool_.log.released(before, why);
-  last_error() = last;
   return pool_.ledger.totals().bytes_released - before.bytes_released;
 }
 

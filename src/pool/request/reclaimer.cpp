@@ -200,7 +200,7 @@ size_t Reclaimer::settle_all_pending(PoolLock& lock) {
 /// for all work. Takes a few streams at a time, so that it allocates nothing. States never go away; those
 /// that come meanwhile have no work that was queued before.
 Status Reclaimer::wait_for_streams(PoolLock& lock, const char* why, Extent extent) {
-  const uint64_t start = pool_.device.raw().now_ns();
+  const uint64_t start = pool_.device.now_ns();
   size_t waits = 0;
   const uint64_t wait = pool_.pending.begin_wait();
   if (wait != 0) extent = Extent::everything;
@@ -210,7 +210,7 @@ Status Reclaimer::wait_for_streams(PoolLock& lock, const char* why, Extent exten
   const Status rest = wait_for_uncovered(lock, extent, waits);
   if (rest != kSuccess) status = rest;
   pool_.pending.end_wait(wait, status == kSuccess);
-  if (waits != 0) pool_.log.waited(pool_.device.raw().now_ns() - start, waits, why);
+  if (waits != 0) pool_.log.waited(pool_.device.now_ns() - start, waits, why);
   pool_.streams.next_round();
   return status;
 }

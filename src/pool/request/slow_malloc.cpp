@@ -92,12 +92,11 @@ Status SlowMalloc::find_or_grow(PoolLock& lock, Gate::WaitingMalloc& waiting, co
   if (block != nullptr) return kSuccess;
   // A failure changes nothing: however this function ends, what it created in vain does not stay.
   const auto release_again = [&] {
-    const ErrorRecord cause = last_error();
+    const KeepError keep_error;
     const Ledger::Totals before = pool_.ledger.totals();
     bool blocked = false;
     (void)source_.release(lock, reserved, false, blocked);
     pool_.log.released(before, "created for a malloc that fails");
-    last_error() = cause;
   };
   Defer on_failure(release_again);
   Status status = grow(lock, request, false, block);

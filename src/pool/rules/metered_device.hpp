@@ -44,8 +44,9 @@ class MeteredDevice {
     return has_lost();
   }
 
+  uint64_t now_ns() const noexcept { return device_->now_ns(); }
   /// How long the pool has had the device, in the device's own time.
-  uint64_t age_ns() const noexcept { return device_->now_ns() - began_at_; }
+  uint64_t age_ns() const noexcept { return now_ns() - began_at_; }
   /// All calls so far.
   uint64_t calls() const noexcept {
     uint64_t sum = 0;

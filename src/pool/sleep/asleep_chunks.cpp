@@ -54,11 +54,8 @@ void AsleepChunks::release_batch(const SleepPlan& plan, const SleepPlan::Batch& 
 /// undone, the chunk keeps its memory, counted as before.
 void AsleepChunks::release_chunk(Chunk& chunk) noexcept {
   if (chunk.old_unmapped != chunk.old_mappings) return;
-  const ErrorRecord before = last_error();
-  if (pool_.device.release_chunk(Retention::of_sleep(), chunk.handle) != kSuccess) {
-    last_error() = before;
-    return;
-  }
+  const KeepError keep_error;
+  if (pool_.device.release_chunk(Retention::of_sleep(), chunk.handle) != kSuccess) return;
   chunk.handle = 0;
   if (chunk.heap != nullptr) {
     pool_.ledger.detached(chunk.heap->group(), chunk.size);
@@ -118,7 +115,7 @@ Status AsleepChunks::map_old() {
 }
 
 void AsleepChunks::undo_restore(SleepPlan& plan, bool copies_pending) noexcept {
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   pool_.backing.for_each_old([&](OldMapping& old) {
     if (old.unmapped || !old.chunk->asleep) return;
     if (pool_.device.unmap(Retention::of_sleep(), old.range->address, old.range->size) != kSuccess) return;
@@ -136,7 +133,6 @@ void AsleepChunks::undo_restore(SleepPlan& plan, bool copies_pending) noexcept {
     if (entry.created && (chunk.unmapped || chunk.address == 0)) release_chunk(chunk);
   }
   pool_.ledger.budget().refund(plan.missing);
-  last_error() = cause;
 }
 
 void AsleepChunks::commit(SleepPlan& plan) noexcept {

@@ -74,9 +74,8 @@ Status Backup::reserve(Lock& lock, uint64_t bytes) {
   if (status == kSuccess) status = add(lock, bytes - before);
   if (status == kSuccess) return kSuccess;
   if (interrupts::has_given_up()) return status;  // to free it would wait for the device
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   (void)shrink(lock, before);
-  last_error() = cause;
   return status;
 }
 

@@ -79,9 +79,8 @@ Status SavedBytes::open_streams() {
   if (has_streams_) return kSuccess;
   if (const Status status = device_.create_stream(streams_[0]); status != kSuccess) return status;
   if (const Status status = device_.create_stream(streams_[1]); status != kSuccess) {
-    const ErrorRecord cause = last_error();
+    const KeepError keep_error;
     (void)device_.destroy_stream(streams_[0]);
-    last_error() = cause;
     return status;
   }
   has_streams_ = true;
@@ -117,13 +116,12 @@ Status SavedBytes::wait_for_batch(PoolLock& lock, SleepPlan::Batch& batch) {
 }
 
 void SavedBytes::abandon(PoolLock& lock, SleepPlan& plan) noexcept {
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   const interrupts::Off off;
   wait_for_copies(lock);
   for (SleepPlan::Batch& batch : plan.batches) {
     if (batch.event != 0) device_.recycle(std::exchange(batch.event, 0));
   }
-  last_error() = cause;
 }
 
 void SavedBytes::wait_for_copies(PoolLock& lock) noexcept {
@@ -136,11 +134,10 @@ void SavedBytes::wait_for_copies(PoolLock& lock) noexcept {
 }
 
 void SavedBytes::shrink(PoolLock& lock, uint64_t keep) noexcept {
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   const interrupts::Off off;
   if (copies_pending_) wait_for_copies(lock);
   if (!copies_pending_) (void)backup_.shrink(lock, std::max(keep, end_));
-  last_error() = before;
 }
 
 Status SavedBytes::set_kept(PoolLock& lock, uint64_t bytes) {

@@ -46,14 +46,14 @@ Status BlockSleep::sleep(Address address, Result& result) {
   for_own_chunks(*block, [&](const Chunk*) { any = true; });
   if (!any) return kSuccess;
   if (const Status status = agree(address); status != kSuccess) return status;
-  const uint64_t start = in_.pool.device.raw().now_ns();
+  const uint64_t start = in_.pool.device.now_ns();
   Result own{};
   const Status status = without_throwing([&] { return put_to_sleep(address, own); });
   in_.saved.release(lock_);  // what a failure leaves, or old mappings that went meanwhile
   tell_if_awake(address);
   if (status != kSuccess) return status;
   result = own;
-  result.nanoseconds = in_.pool.device.raw().now_ns() - start;
+  result.nanoseconds = in_.pool.device.now_ns() - start;
   return kSuccess;
 }
 
@@ -65,7 +65,7 @@ Status BlockSleep::agree(Address address) {
 }
 
 void BlockSleep::tell_if_awake(Address address) {
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   const interrupts::Off off;
   const Range* block = find_live(in_.pool.space, address);
   if (block == nullptr) {
@@ -73,7 +73,6 @@ void BlockSleep::tell_if_awake(Address address) {
   } else if (!in_.chunks.are_in(*block)) {
     (void)in_.hooks.after_map(lock_, in_.pool.handle, address);
   }
-  last_error() = cause;
 }
 
 /// Everything from awake to asleep. On failure the block is awake, unless even the way back fails.
@@ -129,13 +128,12 @@ Status BlockSleep::save_and_unmap(const Range& block, Result& result) {
 
 /// Brings back what has gone.
 void BlockSleep::undo(Plan& plan, Address address) {
-  const ErrorRecord cause = last_error();
+  const KeepError keep_error;
   const interrupts::Off off;
   in_.saved.abandon(lock_, plan);
   Result ignored{};
   if (in_.chunks.alone() != 0) (void)Waking(in_, lock_, {}).run({address}, ignored);
   in_.saved.forget();
-  last_error() = cause;
 }
 
 /// Plans, from scratch, which chunks go, and what is saved of them.
@@ -160,7 +158,7 @@ void BlockSleep::plan_sleep(Plan& plan, const Range& block, bool saves) const {
 Status BlockSleep::wake(Address address, Result& result) {
   const bool is_alone = in_.pool.gate.is_awake();
   const bool is_new = in_.hooks.owe(address);
-  const uint64_t start = in_.pool.device.raw().now_ns();
+  const uint64_t start = in_.pool.device.now_ns();
   Result own{};
   Status status = kSuccess;
   {
@@ -180,7 +178,7 @@ Status BlockSleep::wake(Address address, Result& result) {
   } else {
     in_.has_woken_blocks = true;
   }
-  own.nanoseconds = in_.pool.device.raw().now_ns() - start;
+  own.nanoseconds = in_.pool.device.now_ns() - start;
   add_to(result, own);
   return in_.hooks.after_map(lock_, in_.pool.handle, address);
 }

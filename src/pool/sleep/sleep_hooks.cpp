@@ -9,8 +9,7 @@ namespace gpupool::internal {
 /// What the hook itself does wrong is not this call's last failure.
 bool SleepHooks::call(Lock& lock, gpupool_sleep_hook_fn_t hook, void* user, gpupool_t* pool, Address block) {
   if (hook == nullptr) return true;
-  const ErrorRecord before = last_error();
-  const Defer restore([&] { last_error() = before; });
+  const KeepError keep_error;
   return lock.call_out([&] { return hook(user, pool, block) != 0; });
 }
 

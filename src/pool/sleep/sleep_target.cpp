@@ -32,14 +32,14 @@ Status release_idle(SleepContext& in, uint64_t bytes, gpupool_sleep_result_t& re
 Status TargetSleep::run(Result& result) {
   if (const Status status = check_no_capture(in_.pool.streams); status != kSuccess) return status;
   const ErrorRecord before = last_error();
-  const uint64_t start = in_.pool.device.raw().now_ns();
+  const uint64_t start = in_.pool.device.now_ns();
   LoneBlocks::Watch watch(in_.blocks);
   Result own{};
   const Status status = without_throwing([&] { return reach(watch, own); });
   in_.saved.release(lock_);
   if (status != kSuccess) return status;
   last_error() = before;  // blocks were passed over, and that is no failure
-  own.nanoseconds = in_.pool.device.raw().now_ns() - start;
+  own.nanoseconds = in_.pool.device.now_ns() - start;
   add_to(result, own);
   return kSuccess;
 }

@@ -109,22 +109,21 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
     if (is_new) in_.hooks.forget(0);
     return status;
   }
-  const uint64_t start = pool_.device.raw().now_ns();
+  const uint64_t start = pool_.device.now_ns();
   Result own{};
   const Status status = without_throwing([&] { return begin_sleep(lock, options, own); });
   if (status != kSuccess) {
-    const ErrorRecord cause = last_error();
+    const KeepError keep_error;
     undo_sleep(lock);
     const interrupts::Off off;
     if (pool_.gate.is_awake()) (void)in_.hooks.after_map(lock, pool_.handle, 0);
-    last_error() = cause;
     return status;
   }
   pool_.gate.state = GPUPOOL_SLEEP_STATE_ASLEEP;
   allowance_.end();
   ++sleeps_;
   ++result.pools;
-  own.nanoseconds = pool_.device.raw().now_ns() - start;
+  own.nanoseconds = pool_.device.now_ns() - start;
   add_to(result, own);
   return kSuccess;
 }
@@ -165,7 +164,7 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   if (const Status status = turn.begin(); status != kSuccess) return status;
   allowance_.end();
   if (pool_.gate.is_awake()) return BlockSleep(in_, lock, options).wake_all(result);
-  const uint64_t start = pool_.device.raw().now_ns();
+  const uint64_t start = pool_.device.now_ns();
   pool_.gate.state = GPUPOOL_SLEEP_STATE_WAKING;
   Result own{};
   if (const Status status = Waking(in_, lock, options).run({}, own); status != kSuccess) return status;
@@ -177,7 +176,7 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   if (options.retain_backup) in_.saved.keep_all();
   in_.saved.release(lock);
   ++result.pools;
-  own.nanoseconds = pool_.device.raw().now_ns() - start;
+  own.nanoseconds = pool_.device.now_ns() - start;
   add_to(result, own);
   return BlockSleep(in_, lock, options).tell_awake();
 }

@@ -85,18 +85,16 @@ Status StreamOrder::close(const StreamUser& user) {
 
 bool StreamOrder::leave_event(const StreamUser& user) noexcept {
   if (retired_ || is_covered()) return true;
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   const bool left = meet() == kSuccess && !capturing() && close(user) == kSuccess;
   if (left && credit_ != 0) --credit_;
-  last_error() = before;
   return left;
 }
 
 void StreamOrder::mark(const StreamUser& user) noexcept {
   if (retired_) return;
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   if (meet() == kSuccess && !capturing()) (void)close(user);
-  last_error() = before;
 }
 
 bool StreamOrder::passed(uint64_t epoch) {

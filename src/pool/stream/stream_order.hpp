@@ -117,7 +117,7 @@ class StreamOrder : NoCopy {
   void poll();
   Status close(const StreamUser& user);
   void thin_out(uint64_t now) noexcept;
-  uint64_t now() const noexcept { return device_.raw().now_ns(); }
+  uint64_t now() const noexcept { return device_.now_ns(); }
   void recycle(Event event) noexcept;
   void recycle_front(size_t count) noexcept;
   void recycle_at(size_t index) noexcept;

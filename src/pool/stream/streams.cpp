@@ -65,8 +65,8 @@ StreamState& Streams::find_stream(const StreamUser& user) {
     if (by_stream_.size() > 2) known->second->order.expect_questions();
   }
   StreamState& state = *known->second;
-  const ErrorRecord before = last_error();
-  if (state.order.meet() != kSuccess) last_error() = before;
+  const KeepError keep_error;
+  (void)state.order.meet();
   recent_[hash_to(kRecentBits, stream)] = &state;
   state.set_lane_stream(lane_stream_of(state));
   return state;
@@ -81,8 +81,8 @@ StreamState& Streams::find_capture(const StreamUser& user, uint64_t capture) {
   }
   StreamState& state = *known->second;
   state.capturer = std::this_thread::get_id();
-  const ErrorRecord before = last_error();
-  if (state.order.meet() != kSuccess) last_error() = before;
+  const KeepError keep_error;
+  (void)state.order.meet();
   return state;
 }
 
@@ -229,11 +229,10 @@ bool Streams::has_capture(uint64_t capture) const noexcept {
 /// still use.
 bool Streams::retire_ended(StreamState& state) noexcept {
   if (state.has_blocks()) return false;
-  const ErrorRecord before = last_error();
+  const KeepError keep_error;
   const bool may_touch = state.capturer == std::this_thread::get_id() && !is_capture_announced();
   if (!may_touch || state.order.retire(StreamUser(state.order.stream()), true) != kSuccess)
     state.order.retire_untouched();
-  last_error() = before;
   by_capture_.erase({state.graph, state.order.stream()});
   released_.push_back(&state);
   return true;
