@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what each number in src/core/policy.hpp gains on the recorded traces, or which laws need it.
+"""Prints what each number in src/*/policy.hpp gains on the recorded traces, or which laws need it.
 
     tools/ablate.py [--passes 10] [--jobs 2] [--laws] [NAME[=VALUE]...]
 
@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/ablate"
-POLICY = ROOT / "src/core/policy.hpp"
+POLICIES = [Path("core/policy.hpp"), Path("share/policy.hpp")]
 NUMBER = re.compile(r"^inline constexpr (\w+) (k\w+) = (.+);$", re.MULTILINE)
 # The size of an array must be known when it is compiled.
 FIXED = {"kPlaces", "kLargestChunk"}
@@ -34,7 +34,7 @@ FIXED = {"kPlaces", "kLargestChunk"}
 ATTACKS = ["calm", "capture_examples", "laws", "many", "peaks", "soak"]
 LAWS = {f"attack/attack_{name}": "*" for name in ATTACKS} | {
     "attack/hunt/hunt_tests": "*",
-    "share_tests": "*Moves*:*Phases*",
+    "share_tests": "*Moves*:*Phases*:*Turn*:*Greedy*:*Listener*",
     "pool_tests": "-*/sim_*:*/stand_in_*:*Rooms*",
 }
 FAILED = re.compile(r"^\[  FAILED  \] ([\w./]+)", re.MULTILINE)
@@ -56,32 +56,34 @@ def numbers():
     """name -> value, of the numbers that can be varied."""
     units = {f"k{unit}": factor for unit, factor in UNITS.items()}
     found = {}
-    for _, name, value in NUMBER.findall(POLICY.read_text()):
-        if name not in FIXED:
-            found[name] = eval(value.replace("'", ""), {"__builtins__": {}}, units)
+    for policy in POLICIES:
+        for _, name, value in NUMBER.findall((ROOT / "src" / policy).read_text()):
+            if name not in FIXED:
+                found[name] = eval(value.replace("'", ""), {"__builtins__": {}}, units)
     return found
 
 
-def variable_policy():
-    """The policy's header with numbers that are read when the program starts."""
-    text = POLICY.read_text()
-    text = text.replace('#include "core/size.hpp"', '#include <cstdlib>\n\n#include "core/size.hpp"')
-    text = text.replace("namespace gpupool::internal::policy {\n", "namespace gpupool::internal::policy {\n" + READ, 1)
+def variable(policy):
+    """A policy's header with numbers that are read when the program starts."""
+    text = (ROOT / "src" / policy).read_text()
+    text = text.replace("#pragma once\n", "#pragma once\n\n#include <cstdlib>\n", 1)
+    text = re.sub(r"^namespace .* \{\n", lambda match: match.group() + READ, text, count=1, flags=re.MULTILINE)
 
-    def variable(match):
+    def read(match):
         kind, name, value = match.groups()
         if name in FIXED:
             return match.group()
         return f'inline const {kind} {name} = read_number<{kind}>("GPUPOOL_POLICY_{name}", {value});'
 
-    return NUMBER.sub(variable, text)
+    return NUMBER.sub(read, text)
 
 
 def build(targets):
-    header = BUILD / "include/core/policy.hpp"
-    header.parent.mkdir(parents=True, exist_ok=True)
-    if not header.exists() or header.read_text() != variable_policy():
-        header.write_text(variable_policy())
+    for policy in POLICIES:
+        header = BUILD / "include" / policy
+        header.parent.mkdir(parents=True, exist_ok=True)
+        if not header.exists() or header.read_text() != variable(policy):
+            header.write_text(variable(policy))
     flags = f"-DCMAKE_CXX_FLAGS=-iquote {BUILD}/include"
     parts = [f"-DGPUPOOL_BUILD_{part}=ON" for part in ("CLI", "TESTS", "TORCH")]
     options = ["-DCMAKE_BUILD_TYPE=Release", "-DGPUPOOL_BUILD_EXAMPLES=OFF", flags, *parts]
@@ -175,7 +177,8 @@ def changes_of(word, known):
     if name not in known:
         sys.exit(f"ablate.py: no such number: {name}; there are {', '.join(known)}")
     if not value:
-        return [(name, max(1, known[name] // 4)), (name, known[name] * 4)]
+        quarter = known[name] / 4 if isinstance(known[name], float) else max(1, known[name] // 4)
+        return [(name, quarter), (name, known[name] * 4)]
     number = re.fullmatch(r"(\d+)([KMG]iB)?", value)
     if not number:
         sys.exit(f"ablate.py: {value} is no number such as 16, 512KiB or 32MiB")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that decides where memory goes. tools/ablate.py prints what each gains on the recorded traces,
-// and which laws need it; a number of which neither can be said is deleted.
+// Every number that decides where memory goes within a process; those that decide who of a group gets it are
+// in share/policy.hpp. tools/ablate.py prints what each gains on the recorded traces, and which laws need it;
+// a number of which neither can be said is deleted.
 #pragma once
 
 #include "core/size.hpp"

@@ -5,19 +5,9 @@
 
 #include "base/defer.hpp"
 #include "share/member.hpp"
+#include "share/policy.hpp"
 
 namespace gpupool::internal::share {
-namespace {
-
-/// After giving memory back, and taking it again, a member rests for this many times as long as the giving
-/// took, so two members that need the same bytes spend at most a hundredth of their time on passing them back
-/// and forth.
-constexpr uint64_t kRestTimes = 100;
-
-/// A member that has taken more within this time is growing.
-constexpr uint64_t kGrowingNs = 100'000'000;
-
-}  // namespace
 
 Status Member::start_listener() {
   if (!listener_.start("gpupool-share", listen, this))
@@ -93,8 +83,8 @@ void Member::rest(Slot& own, uint32_t rung) noexcept {
   }
   if (own.asked_priority.load() > own.priority.load()) return;
   const bool asker_is_rich = own.asked_by_rich.load() != 0;
-  const bool is_poor = asker_is_rich && beyond_share() <= 0 && now - grew_at_ < kGrowingNs;
-  const bool is_fair = !asker_is_rich && beyond_share() > kFair;
+  const bool is_poor = asker_is_rich && beyond_share() <= 0 && now - grew_at_ < policy::kGrowingNs;
+  const bool is_fair = !asker_is_rich && beyond_share() > policy::kFair;
   if (!is_poor && (is_fair || !has_taken_since)) return;
   const uint64_t until = std::min(own.asked_until.load(), now + kLongestWait);
   const uint64_t half = now + (until > now ? until - now : 0) / 2;
@@ -121,7 +111,7 @@ void Member::release_asked(Slot& own, uint64_t asked, bool may_sleep) noexcept {
   given_.fetch_add(given, std::memory_order_relaxed);
   own.given.store(given_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   const SpinGuard lock(lock_);
-  immune_until_ = end + kRestTimes * (end - start);
+  immune_until_ = end + policy::kRestTimes * (end - start);
   charges_then_ = charges_;
 }
 

@@ -19,10 +19,6 @@ namespace gpupool::internal::share {
 inline constexpr int32_t kLeastPriority = -8;
 inline constexpr int32_t kMostPriority = 8;
 
-/// Members whose parts differ from an equal share by less than this part of it do not hurry to make them
-/// equal.
-inline constexpr double kFair = 0.06;
-
 using Slots = std::bitset<kSlots>;
 
 /// What a member asks of its own process. Called with no lock held, also from the listener's thread.

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "share/policy.hpp"
+
 namespace gpupool::internal::share {
 namespace {
 
@@ -96,13 +98,6 @@ double beyond_share(const Layout& region, uint32_t own) noexcept {
 
 namespace {
 
-/// How long the device may take to show a dead member's memory as free. After that, somebody else has it by
-/// now, or had it before.
-constexpr uint64_t kLimboNs = 10'000'000'000;
-/// How long the device has to show all of it as free. After that, it is enough that this much is free: a
-/// program outside the group may have taken part of the rest.
-constexpr uint64_t kStrictNs = 200'000'000;
-
 /// What the device should have free once `slot` holds nothing, if only members used it, plus what was foreign
 /// at the last quiet moment.
 uint64_t expected_free(const Layout& layout, uint32_t without) noexcept {
@@ -118,9 +113,9 @@ uint64_t expected_free(const Layout& layout, uint32_t without) noexcept {
 
 bool is_confirmed(const Layout& layout, uint32_t slot, uint64_t bytes, uint64_t dead_for,
                   uint64_t free) noexcept {
-  if (dead_for >= kLimboNs || bytes == 0) return true;
+  if (dead_for >= policy::kLimboNs || bytes == 0) return true;
   if (free == ~uint64_t{0}) return false;
-  return free >= expected_free(layout, slot) || (dead_for >= kStrictNs && free >= bytes);
+  return free >= expected_free(layout, slot) || (dead_for >= policy::kStrictNs && free >= bytes);
 }
 
 /// Recovers what a dead member left; the caller holds its place. Returns how much stays in limbo.

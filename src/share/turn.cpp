@@ -8,24 +8,10 @@
 #include "base/defer.hpp"
 #include "base/interrupts.hpp"
 #include "share/member.hpp"
+#include "share/policy.hpp"
 
 namespace gpupool::internal::share {
 namespace {
-
-/// Neighbours are asked again after this long, doubled each time: what they free meanwhile goes into their
-/// caches without notice.
-constexpr uint64_t kFirstGapNs = 2'000'000;
-/// How often to look for dead members while waiting: a lost lock rings no bell.
-constexpr uint64_t kSweepNs = 1'000'000;
-
-/// A member that asks again within this time is still growing, and asks for more than it lacks, so that its
-/// neighbours release memory while it uses what they have released before: half of what it has asked for
-/// since it began to grow, which bounds what is given in vain, and at most this much.
-constexpr uint64_t kGrowthGapNs = 5'000'000;
-constexpr uint64_t kMostAhead = uint64_t{1} << 30;
-
-/// A member that has taken nothing from the group for this long is idle.
-constexpr uint64_t kIdleNs = 1'000'000'000;
 
 struct Candidate {
   uint32_t slot = 0;
@@ -64,7 +50,7 @@ uint64_t given_by_all(const Layout& region) noexcept {
 /// True: some of their memory is still to come.
 bool Member::sweep() noexcept {
   const uint64_t now = now_ns();
-  if (now - swept_at_.load(std::memory_order_relaxed) < kSweepNs) return limbo_.load();
+  if (now - swept_at_.load(std::memory_order_relaxed) < policy::kSweepNs) return limbo_.load();
   swept_at_.store(now, std::memory_order_relaxed);
   uint64_t free = 0;
   if (!owner_->free_bytes(free)) free = ~uint64_t{0};
@@ -122,7 +108,7 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, For what, Slots& asked
     } else if (is_late && each.asked.load() == 0) {
       round.is_over = false;  // it is giving what it was asked for before
     } else {
-      const bool is_idle = each.active_at.load() + kIdleNs <= now;
+      const bool is_idle = each.active_at.load() + policy::kIdleNs <= now;
       const uint64_t spare = reserved - guaranteed;
       const uint64_t cached = std::min(spare, reserved - std::min(reserved, each.live.load()));
       candidates[count++] = {slot, is_late, is_idle, each.priority.load(), spare, cached};
@@ -199,8 +185,8 @@ bool Turn::put_own_to_sleep(uint64_t bytes) noexcept {
 /// How much to ask for beyond what is missing.
 uint64_t Member::ahead(uint64_t now) noexcept {
   const SpinGuard lock(lock_);
-  if (now - asked_at_ > kGrowthGapNs) grown_ = 0;
-  return std::min(grown_ / 2, kMostAhead);
+  if (now - asked_at_ > policy::kGrowthGapNs) grown_ = 0;
+  return std::min(grown_ / 2, policy::kMostAhead);
 }
 
 void Member::note_growth(uint64_t bytes) noexcept {
@@ -225,7 +211,7 @@ bool Turn::wait() noexcept {
   Layout& region = *member_.layout();
   Slots asked;
   Slots asked_to_sleep;
-  uint64_t gap = kFirstGapNs;
+  uint64_t gap = policy::kFirstGapNs;
   uint64_t next_round = 0;
   uint64_t given_before = 0;  // this round
   bool has_asked = false;
@@ -248,7 +234,7 @@ bool Turn::wait() noexcept {
       asked_to_sleep.reset();
       given_before = given_by_all(region);
       next_round = now + gap;
-      if (member_.beyond_share() > -kFair) gap *= 2;
+      if (member_.beyond_share() > -policy::kFair) gap *= 2;
     }
     Member::Round round = member_.ask(missing + ahead, until_, Member::For::cached, asked);
     if (round.is_over && put_own_to_sleep(missing)) continue;
@@ -265,7 +251,7 @@ bool Turn::wait() noexcept {
     }
     const bool has_no_hope = round.candidates == 0 || is_refused;
     // The living answer sooner than the dead are found.
-    const bool more_to_come = (has_no_hope || now - start >= kSweepNs) && member_.sweep();
+    const bool more_to_come = (has_no_hope || now - start >= policy::kSweepNs) && member_.sweep();
     if (has_no_hope && !more_to_come) {
       // Since `missing` was taken, a neighbour may have given all that it had: then it looks like one that
       // has nothing to give.
@@ -273,7 +259,7 @@ bool Turn::wait() noexcept {
       continue;
     }
     has_asked = true;
-    wait_for(region.header.freed, seen, std::min({until_, next_round, now + kSweepNs}) - now);
+    wait_for(region.header.freed, seen, std::min({until_, next_round, now + policy::kSweepNs}) - now);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/gpu_id.hpp"
 #include "frameworks/audit/functions.hpp"
+#include "share/policy.hpp"
 #include "share/region_linux.hpp"
 
 namespace gpupool::audit {
@@ -22,8 +23,6 @@ using share::Layout;
 using share::Slot;
 
 constexpr uint64_t kWaitNs = 50'000'000;
-/// A lost lock rings no bell, so the dead are looked for as often.
-constexpr uint64_t kSweepNs = 1'000'000;
 
 struct Group {
   std::array<char, 64> name;
@@ -152,7 +151,7 @@ bool GroupWait::go_on() noexcept {
   if (!more_to_come && !asks) {
     is_last_ = true;  // what came meanwhile
   } else {
-    share::wait_for(region.header.freed, seen, kSweepNs);
+    share::wait_for(region.header.freed, seen, share::policy::kSweepNs);
   }
   return true;
 }

@@ -8,9 +8,9 @@ from typing import Literal
 from ._arguments import address as address_of
 from ._enums import Access
 from ._error import check
+from ._handle import Handle
 from ._library import choose
 from ._native import ffi, lib
-from ._sleep import Sleeping
 from ._tags import text_of
 
 AccessName = Literal["write", "read", "none"]
@@ -35,7 +35,7 @@ def why(address: int) -> str:
         text = ffi.new("char[]", room)
 
 
-class Debugged(Sleeping):
+class Debugged(Handle):
     """The part of Pool that finds bugs in its users. Since 0.2."""
 
     __slots__ = ()

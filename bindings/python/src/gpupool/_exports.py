@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from ._arguments import address as address_of
-from ._debug import Debugged
+from ._handle import Handle
 from ._native import ffi, lib
 from ._tags import text_of
 
@@ -45,7 +45,7 @@ class ImportedBlock:
         raise TypeError("an ImportedBlock is this process's own: send the handle to other processes")
 
 
-class Exporting(Debugged):
+class Exporting(Handle):
     """The part of Pool that shares blocks with other processes. Since 0.2."""
 
     __slots__ = ()

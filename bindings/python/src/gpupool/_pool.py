@@ -24,11 +24,13 @@ from ._callbacks import (
     check_callable,
     user_pointer,
 )
+from ._debug import Debugged
 from ._enums import STREAM_UNKNOWN, Backend, Flag, Kind, Mode
 from ._error import Error, check
 from ._exports import Exporting
 from ._library import BackendName, choose, device_info
 from ._native import ffi, lib
+from ._sleep import Sleeping
 from ._statistics import use_in_words
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
 from ._stream import Stream, StreamLike, Using
@@ -44,7 +46,7 @@ ModeName = Literal["auto", "vmm", "driver", "upstream"]
 KindName = Literal["device", "pinned", "managed"]
 
 
-class Pool(Exporting):
+class Pool(Exporting, Debugged, Sleeping):
     """A pool of a device's memory, which hands out blocks quickly and reserves little more than live blocks need.
 
         with gpupool.Pool(fraction=0.9) as pool, pool.alloc(1 << 20) as buffer:
