@@ -24,7 +24,7 @@ LOCK = (
 )
 # pthread types that are not locks.
 NO_LOCK = {"pthread_t", "pthread_key_t", "pthread_attr_t", "pthread_mutexattr_t", "pthread_rwlockattr_t"}
-MENTION = re.compile(rf"\b(class\s+|struct\s+)?({LOCK})\b\s*([^\s])(\w*)\s*([;{{=(\[,)]?)")
+MENTION = re.compile(rf"\b(class\s+|struct\s+|extern\s+(?:constinit\s+)?)?({LOCK})\b\s*([^\s])(\w*)\s*([;{{=(\[,)]?)")
 ALIAS = re.compile(r"\busing\s+\w+\s*=[^;]*;")
 ROW = re.compile(r"\| (\d+|leaf) \| `([^`]+)`, `([^`]+)` \| (.+) \| (taken|excused: \S.*) \|")
 HEADER = re.compile(r"\| order \|.*|\|[-|]+\|")
@@ -34,8 +34,9 @@ def locks_in(text):
     """(line, name) of each lock that a text declares; name None where the checker cannot read the declaration."""
     code = ALIAS.sub(lambda alias: "\n" * alias.group(0).count("\n"), without_comments(text))
     for match in MENTION.finditer(code):
-        definition, kind, first, rest, after = match.groups()
-        if kind in NO_LOCK or definition or first in ">&:":  # the type itself, a template's argument, a reference
+        elsewhere, kind, first, rest, after = match.groups()
+        # Not one of another file, the type itself, a template's argument or a reference.
+        if kind in NO_LOCK or elsewhere or first in ">&:":
             continue
         line = code.count("\n", 0, match.start()) + 1
         is_name = re.fullmatch(r"[A-Za-z_]", first) and after in (";", "{", "=")

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <mutex>
 
-#include "share/member.hpp"
+#include "share/membership.hpp"
 
 namespace gpupool::internal::share {
 
@@ -148,9 +149,10 @@ bool View::sum_up(uint64_t seen, uint64_t& sum) const noexcept {
 }
 
 Status View::repair(uint64_t free, int64_t& off) {
-  lock_members();
-  (void)refund_the_dead(*layout_, file_, free);
-  unlock_members();
+  {
+    const std::lock_guard lock(members_mutex);
+    (void)refund_the_dead(*layout_, file_, free);
+  }
   constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {
     uint64_t seen = layout_->header.used.load();

@@ -445,7 +445,7 @@ TEST_F(GoodBrokerTest, MembersGoOnWithoutIt) {
   EXPECT_FALSE(member->charge(kGiB));
   kill(other, SIGKILL);
   end_of(other);
-  Turn turn(*member, 40 * kGiB, 5'000 * kMs);
+  Turn turn(member->turns(), 40 * kGiB, 5'000 * kMs);
   EXPECT_TRUE(turn.wait()) << "what the dead member had was not recovered";
   EXPECT_TRUE(member->charge(40 * kGiB));
 }
@@ -459,7 +459,7 @@ TEST_F(GoodBrokerTest, AProgramThatClosesEverythingStaysAMember) {
     const int reused = open("/dev/null", O_RDONLY);  // where the anchor was
     for (int i = 0; i < 20; ++i) (void)dup(reused);
     const bool is_counted = own->used_by_all() == kGiB;
-    Turn turn(*own, 64 * kGiB, 20 * kMs);
+    Turn turn(own->turns(), 64 * kGiB, 20 * kMs);
     const bool is_refused = !turn.wait();
     return is_counted && is_refused && fcntl(reused, F_GETFD) >= 0 ? 0 : 3;
   });
@@ -474,9 +474,9 @@ TEST_F(GoodBrokerTest, AChildOfAMemberKeepsNothing) {
     const auto member = join();
     if (member == nullptr || !member->charge(kGiB)) return 1;
     grandchild->store(start([&] {
-      lock_members();  // as the library's handlers of fork do
+      members_mutex.lock();  // as the library's handlers of fork do
       forget_members();
-      unlock_members();
+      members_mutex.unlock();
       return pause();
     }));
     return pause();

@@ -73,7 +73,7 @@ TEST_F(MemberTest, TheBytesOfAKilledOneAreTakenByWhoNeedsThem) {
   kill(child, SIGKILL);
   end_of(child);
   EXPECT_FALSE(member->charge(kGiB));
-  Turn turn(*member, kGiB, 1000 * kMs);
+  Turn turn(member->turns(), kGiB, 1000 * kMs);
   // The device says nothing here, so that the dead one's memory stays in limbo: see the next test.
   EXPECT_FALSE(turn.wait());
   EXPECT_EQ(standing().limbo, kTotal);
@@ -89,13 +89,13 @@ TEST_F(MemberTest, LimboEndsWhenTheDeviceShowsTheBytesFree) {
   kill(child, SIGKILL);
   end_of(child);
   {
-    Turn turn(*member, kGiB, 20 * kMs);
+    Turn turn(member->turns(), kGiB, 20 * kMs);
     EXPECT_FALSE(turn.wait());
   }
   EXPECT_EQ(standing().limbo, kTotal);
   owner.free = kTotal;
   const uint64_t start = now_ns();
-  Turn turn(*member, kGiB, 1000 * kMs);
+  Turn turn(member->turns(), kGiB, 1000 * kMs);
   EXPECT_TRUE(turn.wait());
   EXPECT_LT(now_ns() - start, 500 * kMs);
   EXPECT_TRUE(member->charge(kGiB));
@@ -230,7 +230,7 @@ TEST_F(MemberTest, AMemberThatLiesHurtsNobodysMemory) {
     (void)asker->charge(kGiB);
     (void)asker->room();
     {
-      Turn turn(*asker, kGiB, kMs);
+      Turn turn(asker->turns(), kGiB, kMs);
       (void)turn.wait();
     }
     asker->refund(kGiB);

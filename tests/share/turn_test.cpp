@@ -50,7 +50,7 @@ TEST_F(TurnTest, WhatIsGivenWhileItLooksAroundIsSeen) {
     *gives = true;
     EXPECT_TRUE(soon([&] { return members().back().reserved == 0; }));
   };
-  Turn turn(*asker, 4 * kGiB, 1000 * kMs);
+  Turn turn(asker->turns(), 4 * kGiB, 1000 * kMs);
   EXPECT_TRUE(turn.wait());
   EXPECT_EQ(used(), 0U);
   kill(child, SIGKILL);
@@ -111,7 +111,7 @@ TEST_F(TurnTest, ACheckEndsTheWait) {
   ASSERT_EQ(interrupts::set_check(check, &asked, true), kSuccess);
   const uint64_t start_ns = now_ns();
   {
-    Turn turn(*asker, 4 * kGiB, kLongestWait);
+    Turn turn(asker->turns(), 4 * kGiB, kLongestWait);
     EXPECT_FALSE(turn.wait());
   }
   EXPECT_LT(now_ns() - start_ns, kLongestWait / 2);
@@ -138,7 +138,7 @@ TEST_F(TurnTest, ANeighbourThatIsGivingIsNotAskedForTheSameAgain) {
   });
   ASSERT_TRUE(soon([&] { return used() == kTotal; }));
   {
-    Turn turn(*asker, 4 * kGiB, 5000 * kMs);
+    Turn turn(asker->turns(), 4 * kGiB, 5000 * kMs);
     EXPECT_TRUE(turn.wait());
   }
   EXPECT_FALSE(soon([&] { return used() != kTotal - 4 * kGiB; }, 200)) << "more than was asked for";
@@ -163,7 +163,7 @@ std::pair<uint64_t, uint64_t> TurnTest::asked_for_eight(const std::shared_ptr<Me
   });
   EXPECT_TRUE(soon([&] { return used() == kTotal; }));
   for (int i = 0; i < 8; ++i) {
-    Turn turn(*asker, kGiB, 1000 * kMs);
+    Turn turn(asker->turns(), kGiB, 1000 * kMs);
     EXPECT_TRUE(turn.wait());
     EXPECT_TRUE(asker->charge(kGiB));
   }
@@ -205,18 +205,18 @@ TEST_F(TurnTest, F8_ANeighbourGivesBackWhatItHasCachedDownToItsGuarantee) {
   });
   ASSERT_TRUE(soon([&] { return used() == kTotal; }));
   {
-    Turn turn(*asker, 4 * kGiB, 1000 * kMs);
+    Turn turn(asker->turns(), 4 * kGiB, 1000 * kMs);
     EXPECT_TRUE(turn.wait());
     EXPECT_TRUE(asker->charge(4 * kGiB));
   }
   EXPECT_EQ(rounds->load(), 1U);
   {
-    Turn turn(*asker, 40 * kGiB, 1000 * kMs);
+    Turn turn(asker->turns(), 40 * kGiB, 1000 * kMs);
     EXPECT_TRUE(turn.wait());
     EXPECT_TRUE(asker->charge(40 * kGiB));
   }
   const auto start = now_ns();
-  Turn turn(*asker, 512, 1000 * kMs);
+  Turn turn(asker->turns(), 512, 1000 * kMs);
   EXPECT_FALSE(turn.wait()) << "the guarantee was given away";
   EXPECT_LT(now_ns() - start, 900 * kMs) << "waited for what can never come";
   EXPECT_EQ(asker->taken(), 44 * kGiB);
@@ -252,7 +252,7 @@ std::array<uint64_t, 3> TurnTest::given_by_three(const std::shared_ptr<Member>& 
           return bytes;
         };
         member->raise_priority(giver.priority);
-        Turn turn(*member, giver.gib * kGiB, 0);  // tells what is live
+        Turn turn(member->turns(), giver.gib * kGiB, 0);  // tells what is live
         return turn.wait() && member->charge(giver.gib * kGiB) ? pause() : 1;
       }));
     }
@@ -262,7 +262,7 @@ std::array<uint64_t, 3> TurnTest::given_by_three(const std::shared_ptr<Member>& 
   if (!children.empty()) usleep(1'050'000);
   start_those(false);
   {
-    Turn turn(*asker, 6 * kGiB, 1000 * kMs);
+    Turn turn(asker->turns(), 6 * kGiB, 1000 * kMs);
     EXPECT_TRUE(turn.wait());
   }
   for (const pid_t child : children) kill(child, SIGKILL);
@@ -301,7 +301,7 @@ TEST_F(TurnTest, AStoppedNeighbourCostsNoMoreThanTheWait) {
   stop(child);
   for (int i = 0; i < 5; ++i) {
     const uint64_t start = now_ns();
-    Turn turn(*asker, kGiB, 50 * kMs);
+    Turn turn(asker->turns(), kGiB, 50 * kMs);
     EXPECT_FALSE(turn.wait());
     EXPECT_LT(now_ns() - start, 1000 * kMs);
   }
@@ -326,7 +326,7 @@ TEST_F(TurnTest, AStoppedNeighbourIsPassedOverForOneThatAnswers) {
   });
   ASSERT_TRUE(soon([&] { return used() == kTotal; }));
   stop(stopped);
-  Turn turn(*asker, kGiB, 1000 * kMs);
+  Turn turn(asker->turns(), kGiB, 1000 * kMs);
   const uint64_t start = now_ns();
   EXPECT_TRUE(turn.wait());
   EXPECT_LT(now_ns() - start, 900 * kMs);
@@ -340,7 +340,7 @@ TEST_F(TurnTest, WhatSomebodyWaitsForIsNotTakenByThoseWhoCameLater) {
   const pid_t child = start([&] {
     const auto member = join();
     if (!member->charge(60 * kGiB)) return 1;
-    Turn turn(*member, 4 * kGiB, 2000 * kMs);
+    Turn turn(member->turns(), 4 * kGiB, 2000 * kMs);
     state->store(1);
     while (state->load() == 1) usleep(100);
     return member->charge(4 * kGiB) ? 0 : 2;
@@ -359,7 +359,7 @@ TEST_F(TurnTest, OneWhoDiesWaitingHoldsUpNobodyForLongerThanItsWait) {
   Common<std::atomic<int>> state;
   const pid_t child = start([&] {
     const auto member = join();
-    Turn turn(*member, kTotal, 100 * kMs);
+    Turn turn(member->turns(), kTotal, 100 * kMs);
     state->store(1);
     return pause();
   });

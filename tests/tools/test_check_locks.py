@@ -81,7 +81,7 @@ class Locks(unittest.TestCase):
 
     def test_what_is_no_lock(self):
         text = "pthread_t t;\nvoid f(std::mutex& m);\nstd::lock_guard<std::mutex> lock(m);\nvoid SpinLock::f();\n"
-        text += "using Mutex = std::mutex;\n"
+        text += "using Mutex = std::mutex;\nextern constinit os::Mutex of_another_file;\n"
         self.assertEqual(self.complaints(new=text), [])
 
     def test_a_row_without_a_lock(self):

@@ -132,7 +132,7 @@ void Registry::before_fork() noexcept {
   Recorder::lock_changes();
   registry.mutex_.lock();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->lock_all(); });
-  share::lock_members();
+  share::members_mutex.lock();
   lock_log();
   lock_tags();
   lock_stacks();
@@ -147,7 +147,7 @@ void Registry::after_fork_in_parent() noexcept {
   unlock_stacks();
   unlock_tags();
   unlock_log();
-  share::unlock_members();
+  share::members_mutex.unlock();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->unlock_all(); });
   registry.mutex_.unlock();
   Recorder::unlock_changes();
@@ -163,7 +163,7 @@ void Registry::after_fork_in_child() noexcept {
   unlock_tags();
   unlock_log();
   share::forget_members();
-  share::unlock_members();
+  share::members_mutex.unlock();
   ThreadSlots::forget_all();
   WakePlace::forget_all();
   Recorder::forget();

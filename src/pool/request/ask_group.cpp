@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "base/defer.hpp"
 #include "pool/memory/pool_state.hpp"
 
 namespace gpupool::internal {
@@ -15,9 +14,9 @@ bool ask(PoolLock& lock, PoolState& pool, uint64_t bytes, uint64_t wait_ns,
          std::optional<share::Turn>& turn) {
   const GroupLimit* group = pool.group.limit;
   if (group == nullptr || bytes > pool.ledger.budget().own_room()) return false;
-  return pool.leave_for(lock, [&, cause = last_error()] {
-    const Defer keep_error([&] { last_error() = cause; });
-    turn.emplace(group->member(), bytes, wait_ns, pool.id);
+  const KeepError keep_error;
+  return pool.leave_for(lock, [&] {
+    turn.emplace(group->member().turns(), bytes, wait_ns, pool.id);
     if (turn->wait()) return true;
     turn.reset();
     return false;

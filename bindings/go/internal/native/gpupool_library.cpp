@@ -168,6 +168,7 @@
 #include "../../../../src/share/group.cpp"
 #include "../../../../src/share/listener.cpp"
 #include "../../../../src/share/member.cpp"
+#include "../../../../src/share/membership.cpp"
 #include "../../../../src/share/slots.cpp"
 #include "../../../../src/share/turn.cpp"
 #include "../../../../src/share/view.cpp"
