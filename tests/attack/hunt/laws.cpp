@@ -18,6 +18,9 @@ constexpr bool kIsSanitized = true;
 constexpr bool kIsSanitized = false;
 #endif
 
+/// What a program's beginning has left goes within a few windows of time (policy::kApartNs).
+constexpr int64_t kMinutesMs = 300'000;
+
 /// Room to come to rest in: the pool leaves an eighth of a limit free, and each stream may keep what it has.
 bool has_room(const Pattern& pattern) {
   return pattern.limit == 0 || pattern.limit >= 200;
@@ -32,9 +35,9 @@ const LawText kTexts[] = {
     {"misses", "of each malloc",
      [](const Pattern& pattern) {
        const bool is_alone = pattern.threads == 1 || pattern.sizes == 0;
-       return is_alone || has_long_frees(pattern) || pattern.limit != 0 ? kAnything : 0.25;
+       return is_alone || has_long_frees(pattern) || pattern.limit != 0 ? kAnything : 0.05;
      },
-     "threads that miss wait for each other; a quarter is left to sizes whose places collide. In rest, a "
+     "threads that miss wait for each other; a twentieth is left to sizes whose places collide. In rest, a "
      "miss is"
      " also a block that was freed to a cache and drained from it. One thread's misses are judged by their "
      "time"},
@@ -48,18 +51,20 @@ const LawText kTexts[] = {
     {"driver_time", "of the time",
      [](const Pattern& pattern) {
        if (pattern.slack != kUsual || pattern.gap < 50) return kAnything;
-       return has_room(pattern) ? 0.02 : 0.1;
+       if (has_room(pattern)) return 0.01;
+       return pattern.limit >= 120 ? 0.02 : 0.05;
      },
      "moving memory may take a thousandth of the time, and some milliseconds more in all; near a limit, a "
-     "tenth is what a program still bears"},
+     "twentieth is what a program still bears"},
     {"reserved", "of what best fit needs, and a granule",
      [](const Pattern& pattern) {
        // What a busy stream still uses waits, for which best fit does not.
        const bool waits = pattern.record != 0 && pattern.busy != 0;
-       return pattern.limit != 0 || waits ? kAnything : 2.0;
+       if (pattern.limit != 0 || waits) return kAnything;
+       return pattern.rest * pattern.gap >= kMinutesMs ? 1.25 : 2.0;
      },
      "streams that keep apart have what each needs beside what another has left, but not once for each "
-     "stream"},
+     "stream; what is left of a beginning goes within minutes"},
     {"locks", "of each call",
      [](const Pattern& pattern) {
        if (kIsSanitized) return kAnything;
