@@ -88,6 +88,12 @@ bool Surplus::is_within_slack(uint64_t bytes) const noexcept {
   return options_.slack > 0 && static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
 }
 
+bool Surplus::spares_draining(uint64_t bytes) const noexcept {
+  const uint64_t live = counters_.peak_all().live.allocated;
+  return options_.slack >= 0 && ledger_.used() + bytes <= live + live / policy::kEntitledParts &&
+         leaves_room(bytes);
+}
+
 uint64_t Surplus::room_parts() const noexcept {
   return ledger_.budget().is_common() ? policy::kGroupRoomParts : policy::kRoomParts;
 }

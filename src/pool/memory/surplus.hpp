@@ -46,6 +46,9 @@ class Surplus {
   /// what is live in these caches.
   bool keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& caches) noexcept;
   bool is_within_slack(uint64_t bytes) const noexcept;
+  /// Whether `bytes` may be created though caches keep free memory: the pool then holds little more than was
+  /// live at once, and leaves room. Asks nobody.
+  bool spares_draining(uint64_t bytes) const noexcept;
   /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
   /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
   bool has_room(uint64_t bytes) const;

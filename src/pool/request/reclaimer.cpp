@@ -74,12 +74,13 @@ void Reclaimer::drain_all(PoolLock& lock) {
   }
 }
 
-void Reclaimer::drain_resting(PoolLock& lock) {
+void Reclaimer::drain_resting(PoolLock& lock, size_t most) {
   const ThreadCache* own = ThreadSlots::find(pool_.id);
-  for (size_t i = 0; i < pool_.caches.count(); ++i) {
-    drain_in_parts(lock, pool_.caches.at(i), [&](ThreadCache& cache, size_t& most) {
-      return &cache == own ? Caches::drain(cache, most) : Caches::drain_resting(cache, most);
-    });
+  for (size_t i = 0; i < pool_.caches.count() && most != 0; ++i) {
+    const auto take = [&](ThreadCache& cache, size_t& part) {
+      return &cache == own ? Caches::drain(cache, part) : Caches::drain_resting(cache, part);
+    };
+    most -= drain_in_parts(lock, pool_.caches.at(i), take, most);
     pool_.caches.rest(pool_.caches.at(i));
   }
 }

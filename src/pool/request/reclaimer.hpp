@@ -66,8 +66,8 @@ class Reclaimer : NoCopy {
   bool drain_chunks(PoolLock& lock, Stream first, uint64_t bytes);
   /// Drains the calling thread's cache, and in other caches the bins that no malloc has touched since the
   /// last call. Threads at work keep their blocks: else they would take from each other without end what they
-  /// are about to use again, at a driver call each time.
-  void drain_resting(PoolLock& lock);
+  /// are about to use again, at a driver call each time. Stops after `most` blocks.
+  void drain_resting(PoolLock& lock, size_t most = kAll);
 
   /// Turns some of the freed blocks that every stream has passed into holes, and counts them. With `all`, 0:
   /// none is left.

@@ -126,15 +126,16 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
     if (Range* block = take(request, false)) return block;
   }
   constexpr int kDrainTurns = 256;  // other threads may free as quickly as this drains
-  constexpr int kTurnsAlone = 32;
-  for (int turn = 0; has_more && turn < kDrainTurns; ++turn) {
+  constexpr int kTurnsAlone = policy::kDrainMost / policy::kDrainBlocks;
+  for (int turn = 1; has_more && turn <= kDrainTurns; ++turn) {
     drain();
     if (Range* block = take(request, false)) return block;
+    if (turn != kTurnsAlone) continue;
     // Not sooner: what stays on the shelf serves no more hits.
-    if (turn == kTurnsAlone && group == SizeGroup::small &&
-        reclaimer_.drain_chunks(lock, stream, request.hole())) {
+    if (group == SizeGroup::small && reclaimer_.drain_chunks(lock, stream, request.hole())) {
       if (Range* block = take(request, false)) return block;
     }
+    if (pool_.surplus.spares_draining(request.bytes)) break;
   }
   return reclaimer_.settle_pending() != 0 ? take(request, false) : nullptr;
 }
@@ -151,10 +152,11 @@ Range* SlowMalloc::take(const Request& request, bool last) {
 Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
   if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
   const bool has_surplus = pool_.surplus.is_due();
+  // Surplus that caches hold would stay.
+  const bool drains_all = has_surplus || last || !pool_.surplus.spares_draining(request.bytes);
   if (!reclaimer_.keeps_caches(request.heap().group(), request.hole()) &&
-      // Surplus that caches hold would stay.
       (has_surplus || !reclaimer_.drain_chunks(lock, request.heap().lane_stream(), request.hole())))
-    reclaimer_.drain_resting(lock);
+    reclaimer_.drain_resting(lock, drains_all ? Reclaimer::kAll : policy::kDrainMost);
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.
