@@ -5,11 +5,11 @@
     tools/ablate.py [--passes 10] [--jobs 2] [--laws] [NAME[=VALUE]...]
 
 Builds the command once, in build/ablate, with a policy whose numbers come from the environment, and plays the traces
-with each number at a quarter and at four times its value, or at VALUE, such as kMaxChunk=32MiB. For each it prints
-the change of reserved memory and of the smallest limit that completes, in live peaks, and the change of the driver's
-time in the second half of the passes, in milliseconds a pass: the mean over the traces, and the trace that changes
-most. A number whose rows are all zero gains nothing on them. Traces are paced on the simulated device, so two runs
-print the same.
+with each number at a quarter and at four times its value, or at VALUE, such as kMaxChunk=32MiB. All is compared with
+the header as it is, so try a value before you write it there. For each number it prints the change of reserved memory
+and of the smallest limit that completes, in live peaks, and the change of the driver's time in the second half of the
+passes, in milliseconds a pass: the mean over the traces, and the trace that changes most. A number whose rows are all
+zero gains nothing on them. Traces are paced on the simulated device, so two runs print the same.
 
 --laws runs the tests that bound memory, driver calls and steps instead, and prints those that fail only then. A number
 that gains nothing on the traces and that no law needs can go.
@@ -86,7 +86,7 @@ def build(targets):
             header.write_text(variable(policy))
     flags = f"-DCMAKE_CXX_FLAGS=-iquote {BUILD}/include"
     parts = [f"-DGPUPOOL_BUILD_{part}=ON" for part in ("CLI", "TESTS", "TORCH")]
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGPUPOOL_BUILD_EXAMPLES=OFF", flags, *parts]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGPUPOOL_BUILD_EXAMPLES=OFF", "-DGPUPOOL_UNITY=ON", flags, *parts]
     for command in (["-G", "Ninja", "-S", ROOT, "-B", BUILD, *options], ["--build", BUILD, "--target", *targets]):
         subprocess.run(["cmake", *command], check=True, stdout=subprocess.DEVNULL)
 
@@ -179,10 +179,13 @@ def changes_of(word, known):
     if not value:
         quarter = known[name] / 4 if isinstance(known[name], float) else max(1, known[name] // 4)
         return [(name, quarter), (name, known[name] * 4)]
-    number = re.fullmatch(r"(\d+)([KMG]iB)?", value)
+    number = re.fullmatch(r"(\d[\d']*)([KMG]iB)?", value)
     if not number:
-        sys.exit(f"ablate.py: {value} is no number such as 16, 512KiB or 32MiB")
-    return [(name, int(number[1]) * UNITS.get(number[2], 1))]
+        sys.exit(f"ablate.py: {value} is no number such as 16, 60'000 or 32MiB")
+    wanted = int(number[1].replace("'", "")) * UNITS.get(number[2], 1)
+    if wanted == known[name]:
+        sys.exit(f"ablate.py: {name} is {wanted} in its policy.hpp already, and would be compared with itself")
+    return [(name, wanted)]
 
 
 def main():

@@ -66,7 +66,8 @@ def check(root):
         offered = named_in(folder, SOURCES[binding])
         excuses = with_excuses / "excused.json"
         excused = json.loads(excuses.read_text(encoding="utf-8")) if excuses.exists() else {}
-        problems += [f"{binding}: {name} is neither offered nor excused" for name in functions
+        missing = f"is neither offered ({', '.join(SOURCES[binding])}) nor excused ({excuses.relative_to(root)})"
+        problems += [f"{binding}: {name} {missing}" for name in functions
                      if name.rpartition(".")[2] not in offered and name not in excused]
         problems += [f"{binding}: the excuse for {name} is stale" for name in excused
                      if name.rpartition(".")[2] in offered or name not in functions]

@@ -83,8 +83,8 @@ INSTALLED = {
     "gpupool/umf.hpp",
     "gpupool/umpire.hpp",
 }
-# The library's own sources again, as includes: written by packaging/go/amalgamate.py.
-LIBRARY_AS_ONE = "bindings/go/internal/native"
+# The library's own sources again, as includes: written by packaging/go/amalgamate.py, and by cargo in its folder.
+LIBRARY_AS_ONE = ("bindings/go/internal/native", "bindings/rust/target")
 # Folders outside src that use only the installed headers, and the folders whose helpers they may share.
 OUTSIDE = ("bindings", "examples", "tests/abi", "tests/cpp", "tests/process", "tests/install")
 
@@ -304,7 +304,8 @@ def check(root):
     files = []
     for folder in ("src", *OUTSIDE):
         files += sorted(p for p in (root / folder).rglob("*") if p.is_file() and p.suffix in SOURCES)
-    files = [path for path in files if (root / LIBRARY_AS_ONE) not in path.parents]
+    written = {root / folder for folder in LIBRARY_AS_ONE}
+    files = [path for path in files if not written & set(path.parents)]
     classes = pool_classes(root)
     return [reason for path in files for reason in check_file(path, root, classes)] + list(twins(root)), len(files)
 

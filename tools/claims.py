@@ -160,7 +160,8 @@ def caption(_: Replay) -> str:
         f"{gpu}, {early[0]} times the peak of live memory is reserved in the second pass; PyTorch's allocator reserves "
         f"{early[2]} times that peak, or {early[1]} times with expandable segments. In passes 5 to 10 it is {late[0]}, "
         f"{late[2]} and {late[1]}. A cached malloc and its free take {pairs_of_one_thread('gpupool')} ns "
-        f"({pairs_of_one_thread('pytorch')}, {pairs_of_one_thread('pytorch_expandable')}). "
+        f"(PyTorch's {pairs_of_one_thread('pytorch')}, with expandable segments "
+        f"{pairs_of_one_thread('pytorch_expandable')}). "
         "[All figures](docs/benchmarks.md), with those in which others are better."
     )
     return textwrap.fill(text, 120) + "\n"

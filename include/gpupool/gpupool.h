@@ -48,7 +48,7 @@
  *   is inside a call on that pool is an error of the caller. No function waits for the GPU unless its
  *   description says so. Every function leaves the calling thread's current CUDA context as it found it. No
  *   function may be called in a signal handler: if the signal came in the middle of a call of the same
- * thread, the handler would wait for that call, and the call for it, for ever.
+ *   thread, the handler would wait for that call, and the call for it, for ever.
  *
  *   A block belongs to the stream it was allocated for. Work on that stream may use it at once. After a free
  *   on that stream, later work of the same stream may get the memory at once, because a stream runs in order.
@@ -57,11 +57,11 @@
  *   when they have done the work that was queued on them at the free.
  *
  *   A call that names a stream says that its caller uses the stream: the pool may leave an event there, and
- * so no other thread may begin or end a capture on the stream meanwhile. A thread that frees without using
- * the stream, as finalizers do, names GPUPOOL_STREAM_UNKNOWN, unless it frees on the block's own stream in a
- * pool that nobody captures with, or whose captures are announced (gpupool_announce_capture). In calls that
- * name no stream the pool touches none. What it does not know of a stream then, it learns by waiting for all
- * work of the device, where memory is short or a call says that it waits.
+ *   so no other thread may begin or end a capture on the stream meanwhile. A thread that frees without
+ *   using the stream, as finalizers do, names GPUPOOL_STREAM_UNKNOWN, unless it frees on the block's own
+ *   stream in a pool that nobody captures with, or whose captures are announced (gpupool_announce_capture).
+ *   In calls that name no stream the pool touches none. What it does not know of a stream then, it learns
+ *   by waiting for all work of the device, where memory is short or a call says that it waits.
  *
  *   A malloc may make its stream wait on the GPU for work that another stream of the pool has queued: where
  *   room is short, and where its stream is about as far behind the host as the other. So queued work must
@@ -96,11 +96,11 @@
  *   gpupool_set_interrupt_check.
  *
  *   If a CUDA context is reset or destroyed under a pool (cudaDeviceReset, cuCtxDestroy), the pool's memory
- * is gone. The first call on any pool of that device that needs the driver fails with GPUPOOL_ERROR_DRIVER
- * and driver_code 709, and from then on every call does, but for frees, statistics and destroy, which
- * succeed. Until then a malloc that a cache serves still gives an address, of memory that is not there:
- * whoever resets a device should destroy its pools first. gpupool_default_pool then gives a new pool. Since
- * 0.2.
+ *   is gone. The first call on any pool of that device that needs the driver fails with
+ *   GPUPOOL_ERROR_DRIVER and driver_code 709, and from then on every call does, but for frees, statistics
+ *   and destroy, which succeed. Until then a malloc that a cache serves still gives an address, of memory
+ *   that is not there: whoever resets a device should destroy its pools first. gpupool_default_pool then
+ *   gives a new pool. Since 0.2.
  *
  * PROCESSES
  *   After fork, the child gets GPUPOOL_ERROR_FORKED from every call on a pool that it inherited, except

@@ -158,7 +158,7 @@ Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& 
   int32_t value = -1;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (error != std::errc() || end != number.data() + number.size() || number.empty() || value < 0) {
-    return internal::refuse("device", text, "not a device such as cuda, cuda:1, sim, sim:3, auto or 2");
+    return internal::refuse("device", text, "not a device such as cuda, cuda:1, sim, sim:3, host, auto or 2");
   }
   backend = row != nullptr ? row->id : GPUPOOL_BACKEND_AUTO;
   ordinal = value;

@@ -104,7 +104,7 @@ class Front(CommandTest):
             self.assertEqual(
                 run(word, "--json"), (2, "", f"gpupool: there is no command '{word}'; did you mean {meant}?\n")
             )
-        for word in ("destroy", "x", "help"):
+        for word in ("destroy", "x", "foo", "help"):
             self.assertEqual(
                 run(word),
                 (

@@ -159,6 +159,14 @@ class Layers(unittest.TestCase):
             found = [line.split()[0] for line in check_layers.untested(Path(folder))]
         self.assertEqual(found, ["src/cli", "src/pool/sleep", "src/frameworks/torch"])
 
+    def test_the_library_as_one_may_include_its_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("bindings/go/internal/native", "bindings/rust/target/debug/build/out", "bindings/rust/src"):
+                (Path(folder) / path).mkdir(parents=True)
+                (Path(folder) / path / "all.cpp").write_text('#include "../src/pool/pool.cpp"\n')
+            violations, count = check_layers.check(Path(folder))
+            self.assertEqual((len(violations), count), (1, 1), violations)
+
     def test_an_empty_repository_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(check_layers.main([folder]), 1)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What apigen writes for Rust compiles against the committed bindings, and against no others."""
 
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import apigen
+from api.model import Define
 from api.parser import parse
 from api.writers.rust import error_kind_rs, layout_rs
 
@@ -33,6 +36,31 @@ class Text(unittest.TestCase):
         text = layout_rs(parse(header()))
         self.assertIn("field!(gpupool_error_t, message: [c_char; 1024], at 16);", text)
         self.assertIn('const _: unsafe extern "C" fn(*const gpupool_config_t, *mut *mut gpupool_t)', text)
+
+
+class Comments(unittest.TestCase):
+    """What docs.rs shows: bindgen copies the header's comments, and nothing compiles differently if they are old."""
+
+    def old(self, text):
+        """The declarations of this header whose comments the committed bindings do not have."""
+        literals = re.findall(r'#\[doc = ("(?:\\.|[^"\\])*")\]', (SYS / "src/bindings.rs").read_text(encoding="utf-8"))
+        written = {" ".join(json.loads(literal).split()) for literal in literals}
+        items = [item for item in parse(text).items if type(item) is not Define]  # bindgen leaves those of macros out
+        each = [one for item in items for one in (item, *getattr(item, "fields", ()), *getattr(item, "values", ()))]
+        return [one.name for one in each if one.doc and " ".join(one.doc.split()) not in written]
+
+    def test_are_the_header_s(self):
+        self.assertEqual(self.old(header()), [], "run cargo build -p gpupool-sys --features generate in bindings/rust")
+
+    def test_of_another_header(self):
+        changes = {
+            "gpupool_free": "/* Frees a block.",
+            "driver_code": "/* The driver's own number, or 0.",
+            "GPUPOOL_MODE_VMM": "/* Chunks, mapped where",
+        }
+        for name, old in changes.items():
+            with self.subTest(name):
+                self.assertIn(name, self.old(header().replace(old, old + " Now")))
 
 
 @unittest.skipUnless(shutil.which("rustc"), "there is no rustc")

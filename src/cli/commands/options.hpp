@@ -91,7 +91,7 @@ inline CLI::Option* pool_option(CLI::App& command, uint64_t& pool,
 inline void device_option(CLI::App& command, std::string& device) {
   command
       .add_option("--device", device,
-                  "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N, N")
+                  "auto (CUDA where a GPU is usable, else sim), cuda, cuda:N, sim, sim:N, host, N")
       ->option_text("NAME [auto]");
 }
 

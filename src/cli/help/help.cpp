@@ -62,7 +62,7 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
     const std::string name = command->get_name();
     const size_t letters = distance(word, name);
     if (letters == 0) return;
-    if (letters < std::min(least, name.size())) {
+    if (letters < least && 2 * letters < name.size()) {  // two letters are most of "top"
       least = letters;
       nearest = fmt::format("; did you mean {}?", name);
     }
