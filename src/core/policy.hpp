@@ -59,6 +59,9 @@ inline constexpr size_t kChunkLooks = 16;
 inline constexpr size_t kStreamLooks = 16;
 /// Another stream's memory is stolen in place if it exceeds the need by at most this part.
 inline constexpr uint64_t kStealRunParts = 8;
+/// A stream waits for what another has still to do, if it has not come further ahead of the other than by one
+/// part in so many of how far that is behind the host.
+inline constexpr uint64_t kAheadParts = 2;
 /// Of blocks that caches keep, a malloc drains so many at a time until its request fits: to drain all takes
 /// long.
 inline constexpr size_t kDrainBlocks = 512;

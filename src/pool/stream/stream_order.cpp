@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/policy.hpp"
+
 namespace gpupool::internal {
 
 StreamOrder::~StreamOrder() {
@@ -113,7 +115,7 @@ bool StreamOrder::can_follow(StreamOrder& other) {
   // The wait is free if this stream is where the other is, and holds it up most if it keeps up with the host.
   const uint64_t host = now();
   const uint64_t theirs = other.closed_count_ != 0 ? other.closed_[0].ns : host;
-  return passed_ns_ <= theirs + (host - std::min(host, theirs)) / 2 && !capturing();
+  return passed_ns_ <= theirs + (host - std::min(host, theirs)) / policy::kAheadParts && !capturing();
 }
 
 Status StreamOrder::make_wait(const StreamUser& later, uint64_t epoch) {
