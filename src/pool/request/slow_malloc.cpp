@@ -126,7 +126,7 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
     if (Range* block = take(request, false)) return block;
   }
   constexpr int kDrainTurns = 256;  // other threads may free as quickly as this drains
-  constexpr int kTurnsAlone = policy::kDrainMost / policy::kDrainBlocks;
+  const auto kTurnsAlone = static_cast<int>(policy::kDrainMost / policy::kDrainBlocks);
   for (int turn = 1; has_more && turn <= kDrainTurns; ++turn) {
     drain();
     if (Range* block = take(request, false)) return block;
