@@ -7,10 +7,14 @@
 
 #include "pool/pool_under_test.hpp"
 #include "pool/sleep/sleep_plan.hpp"
+#include "support/pattern.hpp"
 
 namespace sleep_test {
 
 using namespace pool_test;  // NOLINT: these tests speak its words
+using test_support::has_pattern;
+using test_support::is_filled;
+using test_support::write_pattern;
 
 inline constexpr int32_t kDevice = 0;
 inline constexpr uint64_t kCapacity = 512 * kMiB;
@@ -89,28 +93,6 @@ inline gpupool_status_t try_wake(gpupool_t* pool, uint64_t timeout_ns = 0) {
 
 inline unsigned char* bytes_at(gpupool_ptr_t block) {
   return reinterpret_cast<unsigned char*>(block);
-}
-
-/// Writes a pattern of its own into every 8 bytes of a block, through the host's pointer.
-inline void write_pattern(gpupool_ptr_t block, uint64_t size, uint64_t seed) {
-  auto* words = reinterpret_cast<uint64_t*>(block);
-  for (uint64_t i = 0; i < size / 8; ++i) words[i] = seed * 0x9E3779B97F4A7C15U + i;
-}
-
-inline bool has_pattern(gpupool_ptr_t block, uint64_t size, uint64_t seed) {
-  const auto* words = reinterpret_cast<const uint64_t*>(block);
-  for (uint64_t i = 0; i < size / 8; ++i) {
-    if (words[i] != seed * 0x9E3779B97F4A7C15U + i) return false;
-  }
-  return true;
-}
-
-inline bool is_filled(gpupool_ptr_t block, uint64_t size, unsigned char value) {
-  const unsigned char* bytes = bytes_at(block);
-  for (uint64_t i = 0; i < size; ++i) {
-    if (bytes[i] != value) return false;
-  }
-  return true;
 }
 
 /// While it lives, at most so many bytes go together: a pool of little memory goes in several batches, and

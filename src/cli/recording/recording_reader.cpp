@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -68,7 +67,7 @@ class Reader {
       for (part_end_ = end; at < end; progress.set(at)) at = read_chunk(at);
     check_end();
     std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
-      return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
+      return a.ns != b.ns ? a.ns < b.ns : a.place < b.place;
     });
     join_equal_stacks();
     return std::move(made_);
