@@ -55,6 +55,8 @@ bool RunStealer::steal(const Request& request, uint64_t most, bool all) {
   const bool apart =
       !all && pool_.surplus.keeps_apart(request.bytes, now) && pool_.surplus.has_room(request.bytes);
   pool_.surplus.note_use(request.heap(), request.bytes);
+  // Streams that take turns then get all that the last one had at once, and give it on in the same way.
+  if (!apart && pool_.surplus.moved_too_much(now)) most = ~uint64_t{0};
   const Search search{request, most, all, apart};
   Window run;
   uint64_t last_use = 0;  // 0: the run is idle
@@ -130,11 +132,17 @@ bool RunStealer::find_side_by_side(const Search& search, Window& run) {
     return heap.group() == own.group() && Retention::lets_lend(heap.state()) &&
            !(search.apart && !heap.spares(chunk.size)) && heap.state().order.passed(chunk.epoch);
   };
+  const auto is_free = [&](const Chunk& chunk) { return chunk.users == 0 && may_take(chunk); };
   size_t steps = policy::kChunkSteps;
   run = {};
   const auto look = [&](const StreamHeap& heap) {
+    // What was freed since the last event, a small part of what the heap has, may be anywhere in its holes.
+    constexpr size_t kMostSkipped = 64;
     const Chunk* start = heap.free_chunk_of_largest_hole();
-    if (start == nullptr || !may_take(*start)) return true;
+    for (size_t skipped = 0; start != nullptr && !is_free(*start); start = after(*start)) {
+      if (++skipped > kMostSkipped) return true;
+    }
+    if (start == nullptr) return true;
     const Window found = run_around(*start, need, steps, may_take);
     if (size_of(found) > size_of(run) && size_of(found) <= search.most) run = found;
     return size_of(run) < need;

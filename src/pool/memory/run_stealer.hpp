@@ -17,8 +17,9 @@ class RunStealer {
   /// Moves free chunks that lie side by side to the stream's heap, which then has a hole for the request.
   /// First those of one other stream that fit best: they are idle, or waiting for them will hardly hold the
   /// stream up (StreamOrder::can_follow). Then idle ones of any streams, and the stream's own among them.
-  /// False if there is no run of at most `most` bytes: a larger one would take what others then lack. Looks
-  /// at a few streams; with `all`, at every stream. Throws std::bad_alloc.
+  /// False if there is no run of at most `most` bytes: a larger one would take what others then lack. Once
+  /// streams have moved too much, they take runs of any size. Looks at a few streams; with `all`, at every
+  /// stream. Throws std::bad_alloc.
   bool steal(const Request& request, uint64_t most, bool all);
 
  private:

@@ -41,6 +41,8 @@ class Surplus {
   /// Whether a stream takes from another only what that one is not entitled to, and creates `bytes` if that
   /// is not enough: after too many moves, while the pool holds little more than was in use at once.
   bool keeps_apart(uint64_t bytes, uint64_t now) const noexcept;
+  /// Whether streams have taken too much from each other by moving it.
+  bool moved_too_much(uint64_t now) const noexcept { return governor_.keeps_apart(now); }
   /// Whether threads keep what they have cached of small or of large blocks, and a miss creates `bytes` if
   /// nothing else is free: after they drained each other too often, while the pool holds little more than
   /// what is live in these caches.
