@@ -106,6 +106,29 @@ TEST_P(Calm, SideStreams) {
 INSTANTIATE_TEST_SUITE_P(With, Calm, testing::Values(2u, 3u, 8u, 64u),
                          [](const auto& with) { return std::to_string(with.param) + "_streams"; });
 
+/// A buffer that grows: each next one is twice as large, and what it replaces is freed then. The burst within
+/// a stream is spent first (policy::kBurstWithinNs).
+TEST(Growing, ComesToRest) {
+  for (const uint64_t bytes : {64 * kMiB, 512 * kMiB, 4 * kGiB}) {
+    configure_device(kDevice, kAddressesOnly);
+    PoolUnderTest pool(sim_config(kDevice));
+    const auto grow = [&] {
+      const gpupool_ptr_t first = pool.malloc(bytes, 0);
+      const gpupool_ptr_t second = pool.malloc(2 * bytes, 0);
+      pool.free(first, 0);
+      const gpupool_ptr_t third = pool.malloc(4 * bytes, 0);
+      pool.free(second, 0);
+      pool.free(third, 0);
+      ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, 3 * kMillisecond)));
+    };
+    for (int i = 0; i < 200; ++i) grow();
+    const gpupool_stats_t before = pool.stats();
+    for (int i = 0; i < 20; ++i) grow();
+    EXPECT_EQ(driver_calls(pool.stats()), driver_calls(before)) << bytes;
+    EXPECT_LE(pool.reserved(), before.all.allocated_bytes.peak * 5 / 4) << bytes;
+  }
+}
+
 /// Near the limit the pool moves what there is, as if it had been told to be tight.
 TEST(Scarce, NothingIsCreatedThatCouldBeMoved) {
   configure_device(kDevice, kAddressesOnly);

@@ -78,9 +78,10 @@ bool Growth::calls_were_cheap() const {
 /// Whether to create what a place lacks rather than move what there is: if there is room for that much, and
 /// the block is worth it.
 void Growth::choose_source(const Window& window) {
-  if (!pool_.surplus.has_room(missing(window))) return;
+  const uint64_t lacks = missing(window);
+  if (!pool_.surplus.has_room(lacks)) return;
   const uint64_t now = pool_.device.now_ns();
-  creates_ = pool_.surplus.prefers_creating(bytes_, now);
+  creates_ = pool_.surplus.prefers_creating(lacks, now);
   apart_ = pool_.surplus.keeps_apart(bytes_, now);
 }
 

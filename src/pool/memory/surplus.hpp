@@ -35,8 +35,8 @@ class Surplus {
 
   /// A heap is about to serve a block of `bytes`.
   void note_use(StreamHeap& heap, uint64_t bytes) noexcept;
-  /// Whether new memory should serve a request though free memory could be moved: within the slack that the
-  /// user allows, or if the governor can afford it.
+  /// Whether `bytes`, what a place lacks for a request, should be created though free memory could be moved:
+  /// within the slack that the user allows, or if the governor can afford it.
   bool prefers_creating(uint64_t bytes, uint64_t now) noexcept;
   /// Whether a stream takes from another only what that one is not entitled to, and creates `bytes` if that
   /// is not enough: after too many moves, while the pool holds little more than was in use at once.
