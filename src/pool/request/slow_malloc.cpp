@@ -126,11 +126,11 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
     if (Range* block = take(request, false)) return block;
   }
   constexpr int kDrainTurns = 256;  // other threads may free as quickly as this drains
-  const auto kTurnsAlone = static_cast<int>(policy::kDrainMost / policy::kDrainBlocks);
+  const auto turns_alone = static_cast<int>(policy::kDrainMost / policy::kDrainBlocks);
   for (int turn = 1; has_more && turn <= kDrainTurns; ++turn) {
     drain();
     if (Range* block = take(request, false)) return block;
-    if (turn != kTurnsAlone) continue;
+    if (turn != turns_alone) continue;
     // Not sooner: what stays on the shelf serves no more hits.
     if (group == SizeGroup::small && reclaimer_.drain_chunks(lock, stream, request.hole())) {
       if (Range* block = take(request, false)) return block;
