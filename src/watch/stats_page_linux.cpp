@@ -101,7 +101,8 @@ Slot* open_slot() noexcept {
   }
   for (size_t at = 0; at < wire::stats::kSlots; ++at) {
     Slot& slot = page->slots[at];
-    if (slot.state != SlotState::free) continue;
+    // Other pools write what is in theirs meanwhile.
+    if (std::atomic_ref(slot.state).load(std::memory_order_relaxed) != SlotState::free) continue;
     const auto used = static_cast<uint32_t>(at + 1);
     if (page->header.slots_used < used)
       std::atomic_ref(page->header.slots_used).store(used, std::memory_order_release);
