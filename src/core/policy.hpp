@@ -77,6 +77,9 @@ inline constexpr size_t kDrainMost = 4096;
 inline constexpr size_t kFewCached = 512;
 inline constexpr size_t kCachedTimes = 8;
 inline constexpr size_t kDrainLooks = 64;
+/// Chunks passed over in a hole before one that is idle: what was freed since the stream's last event is
+/// about so small a part of what it has (kEventParts).
+inline constexpr size_t kChunkSkips = 64;
 /// Free chunks that are walked over to find some side by side.
 inline constexpr size_t kChunkSteps = 2048;
 

@@ -40,7 +40,7 @@ Window run_around(const Chunk& start, uint64_t size, size_t& steps, MayTake may_
   const auto go_on = [&](const Chunk* chunk) {
     if (chunk == nullptr || size_of(run) >= size || steps == 0) return false;
     --steps;
-    return chunk->users == 0 && may_take(*chunk);
+    return may_take(*chunk);
   };
   for (const Chunk* at = after(start); go_on(at); at = after(*at)) run.end = at->end();
   for (const Chunk* at = before(start); go_on(at); at = before(*at)) run.start = at->address;
@@ -127,20 +127,19 @@ bool RunStealer::find_side_by_side(const Search& search, Window& run) {
   const uint64_t need = search.request.hole();
   StreamHeap& own = search.request.heap();
   const auto may_take = [&](const Chunk& chunk) {
+    if (chunk.users != 0) return false;
     StreamHeap& heap = heap_of(chunk);
     if (&heap == &own) return true;
     return heap.group() == own.group() && Retention::lets_lend(heap.state()) &&
            !(search.apart && !heap.spares(chunk.size)) && heap.state().order.passed(chunk.epoch);
   };
-  const auto is_free = [&](const Chunk& chunk) { return chunk.users == 0 && may_take(chunk); };
   size_t steps = policy::kChunkSteps;
   run = {};
   const auto look = [&](const StreamHeap& heap) {
     // What was freed since the last event, a small part of what the heap has, may be anywhere in its holes.
-    constexpr size_t kMostSkipped = 64;
     const Chunk* start = heap.free_chunk_of_largest_hole();
-    for (size_t skipped = 0; start != nullptr && !is_free(*start); start = after(*start)) {
-      if (++skipped > kMostSkipped) return true;
+    for (size_t skipped = 0; start != nullptr && !may_take(*start); start = after(*start)) {
+      if (++skipped > policy::kChunkSkips) return true;
     }
     if (start == nullptr) return true;
     const Window found = run_around(*start, need, steps, may_take);

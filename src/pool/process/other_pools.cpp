@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/process/registry.hpp"
 #include "pool/process/sleep_all.hpp"

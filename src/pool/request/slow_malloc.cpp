@@ -152,11 +152,12 @@ Range* SlowMalloc::take(const Request& request, bool last) {
 Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
   if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
   const bool has_surplus = pool_.surplus.is_due();
-  // Surplus that caches hold would stay.
-  const bool drains_all = has_surplus || last || !pool_.surplus.spares_draining(request.bytes);
   if (!reclaimer_.keeps_caches(request.heap().group(), request.hole()) &&
-      (has_surplus || !reclaimer_.drain_chunks(lock, request.heap().lane_stream(), request.hole())))
-    reclaimer_.drain_resting(lock, drains_all ? Reclaimer::kAll : policy::kDrainMost);
+      // Surplus that caches hold would stay.
+      (has_surplus || !reclaimer_.drain_chunks(lock, request.heap().lane_stream(), request.hole()))) {
+    const bool needs_all = has_surplus || last || !pool_.surplus.spares_draining(request.bytes);
+    reclaimer_.drain_resting(lock, needs_all ? Reclaimer::kAll : policy::kDrainMost);
+  }
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.

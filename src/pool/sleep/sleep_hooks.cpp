@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/sleep/sleep_hooks.hpp"
 
-#include "base/defer.hpp"
 #include "base/status.hpp"
 
 namespace gpupool::internal {
