@@ -99,7 +99,7 @@ void Listener::release_asked(Slot& own, uint64_t asked, bool may_sleep) noexcept
   uint64_t given = due == 0 ? 0 : owner_.release(due);
   if (may_sleep && given < due) given += owner_.put_to_sleep(due - given, 0);
   const uint64_t end = now_ns();
-  own.live.store(owner_.live_bytes(), std::memory_order_relaxed);
+  membership_.note_live(owner_.live_bytes());
   if (given == 0) return;
   given_.fetch_add(given, std::memory_order_relaxed);
   own.given.store(given_.load(std::memory_order_relaxed), std::memory_order_relaxed);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <mutex>
 
 #include "os/clock.hpp"
 #include "os/process.hpp"

@@ -62,6 +62,8 @@ class Membership : NoCopy {
   bool set_guarantee(uint64_t bytes) noexcept;
   /// The highest priority that any pool of the process asked for.
   void raise_priority(int32_t priority) noexcept;
+  /// Tells the neighbours how much the process has live.
+  void note_live(uint64_t bytes) noexcept { own().live.store(bytes, std::memory_order_relaxed); }
   /// One more or fewer pool may be put to sleep.
   void count_sleepers(int32_t more) noexcept;
 

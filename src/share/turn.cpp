@@ -230,7 +230,7 @@ bool Turn::wait() noexcept {
   const uint64_t start = now_ns();
   const uint64_t ahead = turns_.ahead(start);
   interrupts::Patience patience(GPUPOOL_WAIT_MEMORY);
-  membership.own().live.store(turns_.owner_.live_bytes(), std::memory_order_relaxed);
+  membership.note_live(turns_.owner_.live_bytes());
   for (;;) {
     const uint32_t seen = region.header.freed.load();
     const uint64_t missing = turns_.missing(bytes_);

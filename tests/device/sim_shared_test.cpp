@@ -28,7 +28,7 @@ class SimSharedTest : public testing::Test {
     }
   }
   ~SimSharedTest() override {
-    std::filesystem::remove("/dev/shm/gpupool-" + std::to_string(geteuid()) + "." + sim_shared_name(0));
+    std::filesystem::remove(sim_shared_path(0));
     unsetenv("GPUPOOL_SIM_SHARED");
   }
 

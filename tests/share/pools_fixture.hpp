@@ -47,7 +47,7 @@ class PoolsTest : public ShareTest {
     place_.device_bytes = kCapacity;
   }
   ~PoolsTest() override {
-    std::filesystem::remove("/dev/shm/gpupool-" + std::to_string(geteuid()) + "." + sim_shared_name(0));
+    std::filesystem::remove(sim_shared_path(0));
     for (const char* each : {"GPUPOOL_SIM_SHARED", "GPUPOOL_SIM", "GPUPOOL_SHARE_DIR"}) unsetenv(each);
   }
 

@@ -50,5 +50,7 @@ class SimShared : NoCopy {
 
 /// Identifies all processes that share the device, and no others: the value of GPUPOOL_SIM_SHARED.
 std::string sim_shared_name(int32_t ordinal);
+/// The file of such a device, which nobody removes. Only on Linux.
+std::string sim_shared_path(int32_t ordinal);
 
 }  // namespace gpupool::internal

@@ -63,6 +63,10 @@ std::string sim_shared_name(int32_t ordinal) {
   return "sim-" + middle + std::to_string(ordinal);
 }
 
+std::string sim_shared_path(int32_t ordinal) {
+  return "/dev/shm/gpupool-" + std::to_string(geteuid()) + "." + sim_shared_name(ordinal);
+}
+
 Status SimShared::open(int32_t ordinal, std::unique_ptr<SimShared>& shared) {
   const char* const name = std::getenv("GPUPOOL_SIM_SHARED");
   if (name == nullptr || *name == '\0') return kSuccess;
@@ -70,7 +74,7 @@ Status SimShared::open(int32_t ordinal, std::unique_ptr<SimShared>& shared) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
                 "GPUPOOL_SIM_SHARED is \"%.64s\", not 1 to %zu letters, digits, '-' and '_'", name, kNameMax);
   }
-  std::string path = "/dev/shm/gpupool-" + std::to_string(geteuid()) + "." + sim_shared_name(ordinal);
+  std::string path = sim_shared_path(ordinal);
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) return failed(path, "open");
   const Defer close_it([&] { close(file); });
