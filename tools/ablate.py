@@ -73,7 +73,7 @@ def variable(policy):
         kind, name, value = match.groups()
         if name in FIXED:
             return match.group()
-        return f'inline const {kind} {name} = read_number<{kind}>("GPUPOOL_POLICY_{name}", {value});'
+        return f'inline const {kind} {name} = read_number<{kind}>("POLICY_{name}", {value});'
 
     return NUMBER.sub(read, text)
 
@@ -92,7 +92,7 @@ def build(targets):
 
 
 def with_number(name, value):
-    return os.environ | ({f"GPUPOOL_POLICY_{name}": str(value)} if name else {})
+    return os.environ | ({f"POLICY_{name}": str(value)} if name else {})
 
 
 def replay(passes, name=None, value=None):
